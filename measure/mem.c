@@ -39,6 +39,7 @@ struct scan_region {
 #define SCAN_IS_HUGE	(1ULL << 6)
 
 static int fd_pagemap = -1, fd_kpageflags = -1;
+static uint64_t *cache_flags;	/* see block_flags() */
 
 static void open_proc(void)
 {
@@ -60,6 +61,7 @@ static int own_pagemap(void)
 	if (owner && owner != getpid()) {
 		close(fd_pagemap);
 		fd_pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+		cache_flags = NULL;	/* scratch memory is not inherited */
 	}
 	owner = getpid();
 	return fd_pagemap;
@@ -471,7 +473,6 @@ out:
 #define CACHE_SLOTS	512
 
 static uint64_t cache_tag[CACHE_SLOTS];
-static uint64_t *cache_flags;
 
 static const uint64_t *block_flags(uint64_t pfn)
 {
