@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Switches and per-size counters of the paths that treat a large folio as one
+ * thing: the files beside those of mm/huge_memory.c in
+ * /sys/kernel/mm/transparent_hugepage/.
+ *
+ * The counters are kept apart from enum mthp_stat_item, on whose header every
+ * object of the kernel depends.
+ */
+#include "thp_batch.h"
+
+#ifdef CONFIG_SYSFS
+DEFINE_PER_CPU(struct thp_batch_stat, thp_batch_stats);
+
+/* /sys/kernel/mm/transparent_hugepage, set when that has been created. */
+struct kobject *thp_batch_kobj;
+
+static ssize_t thp_batch_stat_show(struct kobject *kobj, char *buf,
+				   enum thp_batch_stat_item item)
+{
+	int order = to_thpsize(kobj)->order;
+	unsigned long sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += per_cpu(thp_batch_stats, cpu).stats[order][item];
+
+	return sysfs_emit(buf, "%lu\n", sum);
+}
+
+#define THP_BATCH_STAT_ATTR(_name, _item)				\
+static ssize_t _name##_show(struct kobject *kobj,			\
+			    struct kobj_attribute *attr, char *buf)	\
+{									\
+	return thp_batch_stat_show(kobj, buf, _item);			\
+}									\
+static struct kobj_attribute _name##_attr = __ATTR_RO(_name)
+
+THP_BATCH_STAT_ATTR(wp_fault_reuse, WP_FAULT_REUSE);
+THP_BATCH_STAT_ATTR(wp_fault_reuse_ptes, WP_FAULT_REUSE_PTES);
+
+static struct attribute *thp_batch_stats_attrs[] = {
+	&wp_fault_reuse_attr.attr,
+	&wp_fault_reuse_ptes_attr.attr,
+	NULL,
+};
+
+const struct attribute_group thp_batch_stats_group = {
+	.name = "stats",
+	.attrs = thp_batch_stats_attrs,
+};
+#endif /* CONFIG_SYSFS */

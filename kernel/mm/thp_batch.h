@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Switches and per-size counters of the paths that treat a large folio as one
+ * thing.
+ */
+#ifndef __MM_THP_BATCH_H
+#define __MM_THP_BATCH_H
+
+#include <linux/kobject.h>
+#include <linux/mm.h>
+#include <linux/percpu.h>
+#include <linux/sysfs.h>
+
+/**
+ * enum thp_batch_stat_item - events counted per folio size
+ * @WP_FAULT_REUSE: write faults that reused a large folio.
+ * @WP_FAULT_REUSE_PTES: PTEs that these faults made writable.
+ * @__THP_BATCH_STAT_COUNT: number of counters.
+ *
+ * Shown in hugepages-<size>kB/stats/, the names in lower case.
+ */
+enum thp_batch_stat_item {
+	WP_FAULT_REUSE,
+	WP_FAULT_REUSE_PTES,
+	__THP_BATCH_STAT_COUNT
+};
+
+#if defined(CONFIG_TRANSPARENT_HUGEPAGE) && defined(CONFIG_SYSFS)
+struct thp_batch_stat {
+	unsigned long stats[ilog2(MAX_PTRS_PER_PTE) + 1][__THP_BATCH_STAT_COUNT];
+};
+
+DECLARE_PER_CPU(struct thp_batch_stat, thp_batch_stats);
+
+/**
+ * count_thp_batch - add to a per-size counter
+ * @order: order of the folio, 1 to PMD_ORDER.
+ * @item: what to count.
+ * @nr: how many to add.
+ */
+static inline void count_thp_batch(unsigned int order,
+				   enum thp_batch_stat_item item, unsigned int nr)
+{
+	this_cpu_add(thp_batch_stats.stats[order][item], nr);
+}
+
+extern struct kobject *thp_batch_kobj;
+extern const struct attribute_group thp_batch_stats_group;
+
+/**
+ * thp_batch_create_knob - show a switch in /sys/kernel/mm/transparent_hugepage/
+ * @knob: the attribute.
+ *
+ * Context: once, from an initcall later than subsys_initcall().
+ * Return: 0, or a negative error.
+ */
+static inline int __init thp_batch_create_knob(struct kobj_attribute *knob)
+{
+	/* No THP on this machine: nothing to switch. */
+	if (!thp_batch_kobj)
+		return 0;
+	return sysfs_create_file(thp_batch_kobj, &knob->attr);
+}
+#else
+static inline void count_thp_batch(unsigned int order,
+				   enum thp_batch_stat_item item, unsigned int nr)
+{
+}
+
+static inline int thp_batch_create_knob(struct kobj_attribute *knob)
+{
+	return 0;
+}
+#endif
+
+#endif /* __MM_THP_BATCH_H */
