@@ -56,7 +56,10 @@ bool is_root(void)
 	return geteuid() == 0;
 }
 
-static bool write_file(const char *path, const char *val)
+/**
+ * setting_write - write a file as it is, nothing noted down
+ */
+bool setting_write(const char *path, const char *val)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
 	size_t len = strlen(val);
@@ -98,7 +101,7 @@ static void guardian_main(int fd)
 		struct undo *u = &undo->u[i];
 
 		if (u->kind == UNDO_WRITE)
-			write_file(u->path, u->val);
+			setting_write(u->path, u->val);
 		else
 			swapoff(u->path);
 	}
@@ -389,7 +392,22 @@ bool setting_set(const char *path, const char *val)
 		strcpy(u->val, old);
 		undo_commit();
 	}
-	return write_file(path, val);
+	return setting_write(path, val);
+}
+
+/**
+ * undo_write - have something written when the program ends
+ * @path: the file
+ * @val: what is written to it
+ */
+void undo_write(const char *path, const char *val)
+{
+	struct undo *u = undo_new(UNDO_WRITE, path);
+
+	if (u) {
+		strcpy(u->val, val);
+		undo_commit();
+	}
 }
 
 /**

@@ -44,6 +44,8 @@ void core_exit(void);
 bool setting_get(const char *path, char *val, size_t len);
 bool setting_set(const char *path, const char *val);
 bool setting_writable(const char *path);
+bool setting_write(const char *path, const char *val);
+void undo_write(const char *path, const char *val);
 void undo_swapoff(const char *path);
 bool is_root(void);
 
