@@ -945,11 +945,8 @@ static void __attribute__((noreturn)) skip_all(const char *why)
 	exit(KSFT_PASS);
 }
 
-void run_cases(const struct test_case *cases, int nr, const char *knob)
+void settings_begin(void)
 {
-	const char *modes[MAX_MODES], *dflt;
-	int nr_modes, plan = 0;
-
 	ksft_print_header();
 	main_pid = getpid();
 	if (geteuid())
@@ -964,7 +961,14 @@ void run_cases(const struct test_case *cases, int nr, const char *knob)
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 	signal(SIGHUP, on_signal);
+}
 
+void run_cases(const struct test_case *cases, int nr, const char *knob)
+{
+	const char *modes[MAX_MODES], *dflt;
+	int nr_modes, plan = 0;
+
+	settings_begin();
 	find_layouts();
 	nr_modes = find_modes(knob, modes, &dflt);
 	if (knob && !modes[0])

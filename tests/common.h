@@ -149,6 +149,8 @@ __attribute__((format(printf, 1, 2))) int skip(const char *fmt, ...);
 
 /* --- settings, put back at the end ------------------------------------- */
 
+/* Print the header, skip all where nothing can be tested, restore at exit. */
+void settings_begin(void);
 int file_write(const char *path, const char *val);	/* 0 or -errno */
 int file_read(const char *path, char *buf, size_t len);	/* bytes or -errno */
 /* Remember what a file of settings holds (its [selected] word), then write. */

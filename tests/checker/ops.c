@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The operations: their names and weights, how one is drawn, written, read.
+ * An op holds concrete numbers (process, page, length), never "a random one of
+ * those that exist": taking ops out of a sequence then leaves the rest as it was.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "chk.h"
+
+const struct op_info op_info[OP_NR] = {
+	[OP_MAP]	= { "map", 40, "mmap private anonymous memory" },
+	[OP_MAPSH]	= { "mapsh", 6, "mmap shared anonymous memory" },
+	[OP_WRITE]	= { "write", 260, "store from the program" },
+	[OP_READ]	= { "read", 60, "load and compare" },
+	[OP_KWRITE]	= { "kwrite", 30, "pread() into the memory" },
+	[OP_FORK]	= { "fork", 90, "fork p to q" },
+	[OP_EXIT]	= { "exit", 70, "exit" },
+	[OP_RESET]	= { "reset", 2, "drop the whole address space, as exec does" },
+	[OP_MUNMAP]	= { "munmap", 20, "munmap" },
+	[OP_MREMAP]	= { "mremap", 30, "move pages (v=1: MREMAP_DONTUNMAP)" },
+	[OP_MPROTECT]	= { "mprotect", 40, "v: 0 none, 1 read, 3 read and write" },
+	[OP_MADVISE]	= { "madvise", 130, "v: index of the advice" },
+	[OP_MLOCK]	= { "mlock", 6, "mlock" },
+	[OP_MUNLOCK]	= { "munlock", 8, "munlock" },
+	[OP_UFFD_REG]	= { "uffd-reg", 10, "register for write protection" },
+	[OP_UFFD_WP]	= { "uffd-wp", 20, "write-protect (v=1) or not (v=0)" },
+	[OP_UFFD_UNREG]	= { "uffd-unreg", 4, "unregister" },
+	[OP_SDCLEAR]	= { "sd-clear", 12, "clear soft-dirty" },
+	[OP_SCAN]	= { "scan", 14, "PAGEMAP_SCAN (v=1: and write-protect)" },
+	[OP_PVREAD]	= { "pv-read", 12, "process_vm_readv of q's memory" },
+	[OP_PVWRITE]	= { "pv-write", 16, "process_vm_writev into q's memory" },
+	[OP_MEMWRITE]	= { "mem-write", 20, "forced write through /proc/self/mem" },
+	[OP_SPLICE]	= { "splice", 12, "pin by vmsplice" },
+	[OP_RING]	= { "ring", 16, "pin as an io_uring fixed buffer" },
+	[OP_PINREAD]	= { "pin-read", 24, "read through the pin and compare" },
+	[OP_PINWRITE]	= { "pin-write", 10, "write through the pin" },
+	[OP_UNPIN]	= { "unpin", 12, "drop the pin" },
+	[OP_SWAPCYCLE]	= { "swapcycle", 1, "swapoff and swapon" },
+	[OP_RECLAIM]	= { "reclaim", 14, "memory.reclaim" },
+	[OP_MEMLIMIT]	= { "memlimit", 5, "memory.max below usage, or none" },
+	[OP_COMPACT]	= { "compact", 2, "compact memory" },
+	[OP_THP]	= { "thp", 24, "enabled of one THP size" },
+	[OP_SHMEM_THP]	= { "shmem-thp", 4, "shmem_enabled of one THP size" },
+	[OP_KNOB]	= { "knob", 16, "a knob of the paths under test" },
+	[OP_KSM]	= { "ksm", 3, "KSM on or off" },
+	[OP_SPLIT]	= { "split", 20, "split the folios of a range" },
+	[OP_PAUSE]	= { "pause", 3, "let the kernel's own threads run" },
+	[OP_CHECK]	= { "check", 60, "compare a part of a process" },
+	[OP_CHECKALL]	= { "checkall", 0, "compare everything" },
+};
+
+const int madv_list[MADV_NR] = {
+	MADV_DONTNEED, MADV_FREE, MADV_FREE, MADV_PAGEOUT, MADV_COLD,
+	MADV_COLLAPSE, MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_MERGEABLE,
+	MADV_UNMERGEABLE, MADV_WIPEONFORK, MADV_KEEPONFORK, MADV_DONTFORK,
+	MADV_DOFORK, MADV_POPULATE_READ, MADV_POPULATE_WRITE,
+};
+const char *const madv_name[MADV_NR] = {
+	"MADV_DONTNEED", "MADV_FREE", "MADV_FREE", "MADV_PAGEOUT", "MADV_COLD",
+	"MADV_COLLAPSE", "MADV_HUGEPAGE", "MADV_NOHUGEPAGE", "MADV_MERGEABLE",
+	"MADV_UNMERGEABLE", "MADV_WIPEONFORK", "MADV_KEEPONFORK", "MADV_DONTFORK",
+	"MADV_DOFORK", "MADV_POPULATE_READ", "MADV_POPULATE_WRITE",
+};
+static const unsigned char madv_weight[MADV_NR] = {
+	8, 14, 8, 14, 4, 12, 8, 2, 3, 2, 2, 3, 2, 6, 5, 6,
+};
+
+struct geom write_geom(const struct op *op, unsigned int page)
+{
+	static const unsigned int every[8] = { 1, 1, 1, 1, 2, 16, 64, 1 };
+	struct rng r = { op->v * 0x10001ULL + page };
+	unsigned int stride = (op->v >> 8) & 7;
+	struct geom g = { 0, PG, false };
+
+	rnd(&r);
+	g.skip = (page % every[stride]) != op->v % every[stride];
+	if (stride == 7)
+		g.skip = below(&r, 10) != 0;
+	switch (op->v % 8) {
+	case 1: case 6:
+		g.len = 1;
+		g.off = below(&r, PG);
+		break;
+	case 2: case 7:
+		g.len = 8;
+		g.off = below(&r, PG / 8) * 8;
+		break;
+	case 3:
+		g.off = below(&r, PG - 300);
+		g.len = 1 + below(&r, 300);
+		break;
+	}
+	return g;
+}
+
+unsigned int write_order(const struct op *op, unsigned int i)
+{
+	switch ((op->v >> 4) & 3) {
+	case 1:
+		return op->n - 1 - i;
+	case 2:
+		return (unsigned int)((unsigned long)i * 7919 % op->n);
+	}
+	return i;
+}
+
+static const unsigned short sizes[] = {
+	1, 1, 1, 2, 2, 3, 4, 4, 5, 8, 8, 15, 16, 16, 16, 17, 31, 32, 32, 33, 64,
+	64, 100, 128, 256, 256, 400, 512, 512, 513, 700,
+};
+
+/*
+ * Ranges gather round a few hot places, so that operations meet on the same
+ * folios; half of them are aligned to their size as a folio would be.
+ */
+static void gen_range(struct rng *r, struct op *op)
+{
+	static const unsigned short hot[] = { 0, 64, 512, 600, 1024, 1536 };
+	unsigned int n = sizes[below(r, sizeof(sizes) / sizeof(sizes[0]))];
+	unsigned int a;
+
+	if (below(r, 3))
+		a = hot[below(r, 6)] + below(r, 40);
+	else
+		a = below(r, NPAGES);
+	if (below(r, 2) && n > 1) {
+		unsigned int al = 1;
+
+		while (al * 2 <= n)
+			al *= 2;
+		a -= a % al;
+	}
+	if (a >= NPAGES)
+		a = NPAGES - 1;
+	if (a + n > NPAGES)
+		n = NPAGES - a;
+	op->a = (uint16_t)a;
+	op->n = (uint16_t)n;
+}
+
+static int gen_alive(struct rng *r)
+{
+	int live[NPROC], n = 0, i;
+
+	for (i = 0; i < (int)opt_procs; i++)
+		if (S->pr[i].alive)
+			live[n++] = i;
+	return n ? live[below(r, (uint32_t)n)] : 0;
+}
+
+static int count_alive(void)
+{
+	int i, n = 0;
+
+	for (i = 0; i < (int)opt_procs; i++)
+		n += S->pr[i].alive;
+	return n;
+}
+
+static unsigned int pick_type(struct rng *r)
+{
+	static unsigned int total;
+	unsigned int i, w;
+
+	if (!total)
+		for (i = 0; i < OP_NR; i++)
+			total += op_info[i].weight;
+	w = below(r, total);
+	for (i = 0; w >= op_info[i].weight; i++)
+		w -= op_info[i].weight;
+	return i;
+}
+
+void op_gen(struct rng *r, struct op *op)
+{
+	unsigned int i, w, total = 0;
+
+	memset(op, 0, sizeof(*op));
+	op->t = (uint8_t)pick_type(r);
+	op->p = (uint8_t)gen_alive(r);
+	op->q = (uint8_t)gen_alive(r);
+	op->v = (uint32_t)rnd(r);
+	gen_range(r, op);
+	switch (op->t) {
+	case OP_MAP:
+	case OP_MAPSH:
+		if (below(r, 2)) {	/* big areas are what folios need */
+			op->a = (uint16_t)(below(r, 4) * 512);
+			op->n = 512;
+		}
+		op->v = below(r, 8) ? 3 : 1;
+		break;
+	case OP_WRITE:
+	case OP_KWRITE:
+		if ((op->v & 7) == 5 && below(r, 4))
+			op->v &= ~7U;
+		break;
+	case OP_FORK:
+		for (i = 0; i < opt_procs && S->pr[i].alive; i++)
+			;
+		op->q = (uint8_t)(i < opt_procs ? i : 0);
+		op->a = op->n = 0;
+		break;
+	case OP_EXIT:
+		if (count_alive() < 2)
+			op->t = OP_READ;
+		break;
+	case OP_MREMAP: {
+		struct op to = *op;
+
+		gen_range(r, &to);
+		if (!below(r, 3))	/* a little off: never aligned again */
+			to.a = (uint16_t)(op->a + below(r, 9) + op->n);
+		op->b = to.a;
+		op->v = below(r, 6) == 0;
+		break;
+	}
+	case OP_MPROTECT:
+		op->v = (uint32_t[]){ 3, 3, 3, 1, 1, 0 }[below(r, 6)];
+		break;
+	case OP_MADVISE:
+		for (i = 0; i < MADV_NR; i++)
+			total += madv_weight[i];
+		w = below(r, total);
+		for (i = 0; w >= madv_weight[i]; i++)
+			w -= madv_weight[i];
+		op->v = i;
+		break;
+	case OP_UFFD_REG:
+		op->v = below(r, 2);
+		break;
+	case OP_UFFD_WP:
+	case OP_SCAN:
+		op->v = below(r, 4) != 0;
+		break;
+	case OP_SPLICE:
+		if (op->n > 8)
+			op->n = 8;
+		break;
+	case OP_RING:
+		if (op->n > PINPAGES)
+			op->n = PINPAGES;
+		break;
+	case OP_PINREAD:
+	case OP_PINWRITE:
+	case OP_UNPIN:
+		op->a = (uint16_t)below(r, NPIN);
+		for (i = 0; i < NPIN; i++)	/* one that exists, if any */
+			if (S->pin[(op->a + i) % NPIN].used) {
+				op->a = (uint16_t)((op->a + i) % NPIN);
+				op->p = S->pin[op->a].proc;
+				break;
+			}
+		break;
+	case OP_RECLAIM:
+		op->v = 1 + below(r, 16);
+		break;
+	case OP_MEMLIMIT:
+		op->v = below(r, 2);
+		break;
+	case OP_CHECK:
+		op->n = (uint16_t)(op->n < 64 && op->a + 64U <= NPAGES ? 64 : op->n);
+		break;
+	}
+}
+
+void op_print(char *buf, size_t len, const struct op *op)
+{
+	snprintf(buf, len, "%s p=%u q=%u a=%u n=%u b=%u v=%u",
+		 op_info[op->t].name, op->p, op->q, op->a, op->n, op->b, op->v);
+}
+
+int op_parse(const char *line, struct op *op)
+{
+	unsigned int p, q, a, n, b, v, i;
+	char name[32];
+
+	if (sscanf(line, "%31s p=%u q=%u a=%u n=%u b=%u v=%u",
+		   name, &p, &q, &a, &n, &b, &v) != 7)
+		return -1;
+	for (i = 0; i < OP_NR && strcmp(op_info[i].name, name); i++)
+		;
+	if (i == OP_NR || p >= NPROC || q >= NPROC || a >= NPAGES ||
+	    a + n > NPAGES || b > NPAGES + 800)
+		return -1;
+	*op = (struct op){ .t = (uint8_t)i, .p = (uint8_t)p, .q = (uint8_t)q,
+			   .a = (uint16_t)a, .n = (uint16_t)n,
+			   .b = (uint16_t)b, .v = v };
+	return 0;
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0
+/* userfaultfd write protection: open, register, protect, next event. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "chk.h"
+
+int uffd_open_fd(bool async)
+{
+	struct uffdio_api api = { .api = CHK_UFFD_API };
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0)
+		return -1;
+	api.features = UFFD_FEATURE_PAGEFAULT_FLAG_WP;
+	if (async)
+		api.features |= CHK_UFFD_WP_UNPOPULATED | CHK_UFFD_WP_ASYNC;
+	if (ioctl(fd, UFFDIO_API, &api)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+int uffd_reg(int fd, unsigned int a, unsigned int n, bool on)
+{
+	struct uffdio_register reg = {
+		.range = { (unsigned long)ADDR(a), n * PG },
+		.mode = UFFDIO_REGISTER_MODE_WP,
+	};
+
+	if (on)
+		return ioctl(fd, UFFDIO_REGISTER, &reg);
+	return ioctl(fd, UFFDIO_UNREGISTER, &reg.range);
+}
+
+int uffd_wp(int fd, unsigned int a, unsigned int n, bool on)
+{
+	struct uffdio_writeprotect wp = {
+		.range = { (unsigned long)ADDR(a), n * PG },
+		.mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : 0,
+	};
+	int r, tries = 100;
+
+	do {
+		r = ioctl(fd, UFFDIO_WRITEPROTECT, &wp);
+	} while (r && errno == EAGAIN && tries--);
+	return r;
+}
+
+bool uffd_next(int fd, unsigned int *page)
+{
+	struct uffd_msg msg;
+
+	if (read(fd, &msg, sizeof(msg)) != (ssize_t)sizeof(msg) ||
+	    msg.event != UFFD_EVENT_PAGEFAULT)
+		return false;
+	*page = (unsigned int)((msg.arg.pagefault.address - ARENA) / PG);
+	return true;
+}
