@@ -546,6 +546,54 @@ int region_get_unshared(struct region *r, const struct layout *l, int folios)
 	return fork_and_exit();
 }
 
+/* --- for write faults that reuse large folios ---------------------------- */
+
+bool reuse_faults_fit(const char *mode, int fpages, int folios, long faults)
+{
+	long pages = (long)fpages * folios, lo, hi;
+
+	if (fpages == 1 || !mode || !strcmp(mode, "never")) {
+		lo = hi = pages;
+	} else if (!strcmp(mode, "block")) {
+		lo = hi = fpages < 16 ? folios : pages / 16;
+	} else if (!strcmp(mode, "whole")) {
+		lo = hi = folios;
+	} else {
+		/* Adaptive: a few a folio, the more the larger it is. */
+		lo = 1;
+		hi = folios * (fpages <= 64 ? 2 : 4);
+	}
+	if (faults >= lo && faults <= hi)
+		return true;
+	ksft_print_msg("%ld faults on %d folios of %d pages, expected %ld to %ld\n",
+		       faults, folios, fpages, lo, hi);
+	return false;
+}
+
+int odd_page(const struct region *r)
+{
+	return r->fpages / 2 + (r->fpages >= 32 ? 5 : 0);
+}
+
+void stamp_around(char *mem, int pages, int k, int n, unsigned int gen)
+{
+	if (k > 0)
+		stamp_page(mem + (k - 1) * PAGE, k - 1, gen);
+	if (k + n < pages)
+		stamp_page(mem + (k + n) * PAGE, k + n, gen);
+	stamp_range(mem, 0, k, gen);
+	stamp_range(mem + (k + n) * PAGE, k + n, pages - k - n, gen);
+}
+
+int around_bad(char *mem, int pages, int k, int n, unsigned int gen)
+{
+	int bad = stamp_bad(mem, 0, k, gen);
+
+	if (bad < 0)
+		bad = stamp_bad(mem + (k + n) * PAGE, k + n, pages - k - n, gen);
+	return bad;
+}
+
 /* --- a second process --------------------------------------------------- */
 
 struct order {
@@ -895,6 +943,12 @@ static int find_modes(const char *knob, const char *modes[], const char **dflt)
 	return n ? n : 1;
 }
 
+/* Modes are about PTEs: what a PMD maps is tried in the default mode alone. */
+static bool once(const struct test_case *c, const struct layout *l)
+{
+	return (c->on & ONCE) || l->pmd;
+}
+
 static void run_case(const struct test_case *c, const struct layout *l,
 		     const char *knob, const char *mode)
 {
@@ -978,7 +1032,7 @@ void run_cases(const struct test_case *cases, int nr, const char *knob)
 	for (int i = 0; i < nr_layouts; i++)
 		for (int c = 0; c < nr; c++)
 			if (cases[c].on & layouts[i].on)
-				plan += cases[c].on & ONCE ? 1 : nr_modes;
+				plan += once(&cases[c], &layouts[i]) ? 1 : nr_modes;
 	ksft_set_plan(plan);
 
 	/* Nothing may collapse or scan behind the back of a case. */
@@ -995,14 +1049,14 @@ void run_cases(const struct test_case *cases, int nr, const char *knob)
 			if (modes[m])
 				knob_set(knob, modes[m]);
 			for (int c = 0; c < nr; c++)
-				if ((cases[c].on & l->on) && !(cases[c].on & ONCE))
+				if ((cases[c].on & l->on) && !once(&cases[c], l))
 					run_case(&cases[c], l, knob, modes[m]);
 		}
 		if (dflt)
 			knob_set(knob, dflt);
 		for (int c = 0; c < nr; c++)
-			if ((cases[c].on & l->on) && (cases[c].on & ONCE))
-				run_case(&cases[c], l, knob, NULL);
+			if ((cases[c].on & l->on) && once(&cases[c], l))
+				run_case(&cases[c], l, knob, dflt);
 	}
 	settings_restore();
 	ksft_finished();

@@ -250,6 +250,22 @@ bool peer_quit(struct peer *p);
 /* fork() whose child dies with its parent. */
 pid_t fork_child(void);
 
+/* --- for write faults that reuse large folios ---------------------------- */
+
+/*
+ * Is this a number of faults that rewriting whole exclusive folios from front
+ * to back may take? One a page on a kernel, or in a mode, that does not batch;
+ * one a folio, one a block of 16 pages, or a few where it does.
+ */
+bool reuse_faults_fit(const char *mode, int fpages, int folios, long faults);
+/* Where in a folio to put something: by its middle, off a block's border. */
+int odd_page(const struct region *r);
+/* Write all pages of [0, pages) but [k, k+n): first those beside the gap. */
+void stamp_around(char *mem, int pages, int k, int n, unsigned int gen);
+int around_bad(char *mem, int pages, int k, int n, unsigned int gen);
+/* How many folios: enough to have a neighbour, few where each is 512 pages. */
+#define FEW(l) ((l)->folio == MB2 ? 1 : 2)
+
 /* --- zram swap ---------------------------------------------------------- */
 
 /* Make sure that there is swap; KSFT_PASS or KSFT_SKIP. */

@@ -15,12 +15,6 @@
 
 #define GUP_TEST_FILE "/sys/kernel/debug/gup_test"
 
-/* Where in a folio: by its middle, off the border of a block. */
-static int odd_page(const struct region *r)
-{
-	return r->fpages / 2 + (r->fpages >= 32 ? 5 : 0);
-}
-
 /* --- vmsplice ------------------------------------------------------------- */
 
 struct spliced {

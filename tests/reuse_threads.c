@@ -63,7 +63,7 @@ static void *writer(void *arg)
 
 static int start(const struct layout *l)
 {
-	NEED(region_get(&st.r, l, 2));
+	NEED(region_get(&st.r, l, FEW(l)));
 	memset(st.r.mem, 0, st.r.size);
 	for (int i = 0; i < st.r.pages; i++)
 		if (owner(i) < 0)

@@ -101,7 +101,7 @@ static int uffd_sync(const struct layout *l, bool before, bool all)
 			    strerror(errno));
 	SYS(pipe(stop));
 	h.stop = stop[0];
-	NEED(region_get(&r, l, 2));
+	NEED(region_get(&r, l, FEW(l)));
 	h.mem = r.mem;
 	h.size = r.size;
 	SYS(uffd_register(h.fd, &r, UFFDIO_REGISTER_MODE_WP));
@@ -161,7 +161,7 @@ static int uffd_unprotected(const struct layout *l, const char *mode)
 
 	if (fd < 0)
 		return skip("kernel has no userfaultfd write-protection");
-	NEED(region_get(&r, l, 2));
+	NEED(region_get(&r, l, FEW(l)));
 	SYS(uffd_register(fd, &r, UFFDIO_REGISTER_MODE_WP));
 	SYS(uffd_wp(fd, r.mem, r.size, true));
 	NEED(fork_and_exit());
@@ -211,7 +211,7 @@ static int uffd_async(const struct layout *l, bool before)
 
 	if (fd < 0)
 		return skip("kernel has no UFFD_FEATURE_WP_ASYNC");
-	NEED(region_get(&r, l, 2));
+	NEED(region_get(&r, l, FEW(l)));
 	SYS(uffd_register(fd, &r, UFFDIO_REGISTER_MODE_WP));
 	if (!before)
 		NEED(fork_and_exit());
@@ -282,7 +282,7 @@ static int uffd_rwp(const struct layout *l, const char *mode)
 
 	if (fd < 0)
 		return skip("kernel has no UFFD_FEATURE_RWP");
-	NEED(region_get(&r, l, 2));
+	NEED(region_get(&r, l, FEW(l)));
 	SYS(uffd_register(fd, &r, UFFDIO_REGISTER_MODE_RWP));
 	NEED(fork_and_exit());
 	for (int i = 0; i < r.pages; i++)
@@ -338,7 +338,7 @@ static int soft_dirty_pages(const struct layout *l, enum sd when)
 	struct region r;
 	int k;
 
-	NEED(region_get(&r, l, 2));
+	NEED(region_get(&r, l, FEW(l)));
 	if (when == SD_AFTER)
 		NEED(fork_and_exit());
 	NEED(clear_soft_dirty(&r));

@@ -127,6 +127,7 @@ struct cmd {
 	uint8_t full;
 	uint32_t failed_page;
 	uint32_t failed_off;
+	int want;
 	int64_t ret;
 	int err;
 	bool fail;
@@ -196,6 +197,12 @@ struct failure {
 /* An episode: a fresh process tree.  ops[] given: replay; else drawn from seed. */
 int episode(struct op *ops, unsigned int n, uint64_t seed, bool generate,
 	    struct failure *f);
+extern struct op *eff;		/* what each step came to; n = 0xffff: nothing */
+#define EFF_SKIP 0xffff
+static inline uint64_t page_seed(uint32_t v, unsigned int page)
+{
+	return v * 2654435761ULL + ((uint64_t)page << 32);
+}
 extern unsigned long stat_ops[OP_NR], stat_skip[OP_NR], stat_oom;
 extern unsigned int opt_procs, opt_check;
 extern int opt_digest_fd;

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -120,7 +121,10 @@ static void compare(int p, unsigned int i, const unsigned char *got, bool writte
 		return;
 	}
 	d = first_diff(got, want);
-	C->failed_off = d;
+	if (!C->fail) {
+		C->failed_off = d;
+		C->want = want[d];
+	}
 	fail(i, "process %d page %u byte %u is 0x%02x, must be 0x%02x%s", p, i, d,
 	     got[d], want[d], m->alt != NOALT ? " or what MADV_FREE left" : "");
 }
@@ -592,6 +596,7 @@ static void do_fork(const struct op *op)
 		C->err = errno;
 		return;
 	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	slot = op->q;
 	C = NULL;
 	drop_all(false);
@@ -723,6 +728,7 @@ void worker_main(int s)
 	sigaction(SIGSEGV, &sa, NULL);
 	sigaction(SIGBUS, &sa, NULL);
 	signal(SIGCHLD, SIG_DFL);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	slot = s;
 	for (;;) {
 		if (read(cmd_fd[slot], &x, 8) != 8) {
