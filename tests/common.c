@@ -559,9 +559,9 @@ bool reuse_faults_fit(const char *mode, int fpages, int folios, long faults)
 	} else if (!strcmp(mode, "whole")) {
 		lo = hi = folios;
 	} else {
-		/* Adaptive: a few a folio, the more the larger it is. */
+		/* Adaptive: at most half of what blocks take, if large enough. */
 		lo = 1;
-		hi = folios * (fpages <= 64 ? 2 : 4);
+		hi = fpages <= 32 ? folios * 2 : pages / 32;
 	}
 	if (faults >= lo && faults <= hi)
 		return true;

@@ -190,6 +190,7 @@ struct failure {
 	struct op op;
 	int proc;
 	uint32_t page, off;
+	int want;		/* the byte that should be there, -1: no such */
 	char msg[256];
 };
 
