@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Write faults that reuse an exclusive large folio.
+ *
+ * After fork() every PTE of the parent is read-only. Once the child is gone
+ * the parent's folios are exclusive again, and each write makes one PTE
+ * writable. For a large folio the fault knows more than that: the whole folio
+ * was proven exclusive. Make other PTEs of it writable as well.
+ *
+ * Which ones is the policy in wp_reuse.h. It keeps no state but the PTEs.
+ */
+#include <linux/mm.h>
+#include <linux/rmap.h>
+#include <linux/userfaultfd_k.h>
+
+#include "internal.h"
+#include "thp_batch.h"
+#include "wp_reuse.h"
+
+#define CREATE_TRACE_POINTS
+#include <trace/events/wp_fault.h>
+
+enum wp_reuse_mode {
+	WP_REUSE_NEVER,
+	WP_REUSE_BLOCK,
+	WP_REUSE_WHOLE,
+	WP_REUSE_ADAPTIVE,
+};
+
+static const char * const wp_reuse_mode_names[] = {
+	[WP_REUSE_NEVER]	= "never",
+	[WP_REUSE_BLOCK]	= "block",
+	[WP_REUSE_WHOLE]	= "whole",
+	[WP_REUSE_ADAPTIVE]	= "adaptive",
+};
+
+static enum wp_reuse_mode wp_reuse_mode __read_mostly = WP_REUSE_ADAPTIVE;
+
+/*
+ * The bits that must agree with the faulting PTE: all but those by which
+ * pages that are alike otherwise may differ. Being read-only is among them.
+ */
+static __always_inline pte_t wp_reuse_comparable(pte_t pte)
+{
+	return pte_clear_soft_dirty(pte_mkclean(pte_mkold(pte)));
+}
+
+/*
+ * Take a page for this mm alone. In a folio that was not proven exclusive the
+ * flag must be there already; the page is shared otherwise.
+ */
+static __always_inline bool wp_reuse_claim(struct page *page, unsigned int nr,
+					   bool exclusive)
+{
+	unsigned int i;
+
+	for (i = 0; i < nr; i++) {
+		if (exclusive)
+			SetPageAnonExclusive(page + i);
+		else if (!PageAnonExclusive(page + i))
+			return false;
+	}
+	return true;
+}
+
+/**
+ * wp_reuse_run - make a run of equal PTEs writable
+ * @vma: the VMA, writable.
+ * @addr: address of the first PTE.
+ * @ptep: the first PTE.
+ * @pte: its value: present, read-only, its page claimed.
+ * @page: the page it maps.
+ * @max: PTEs to consider, at least one; all in the VMA, the page table and,
+ *	as far as they match, in the folio of @page.
+ * @exclusive: the folio was proven exclusive to this mm.
+ *
+ * The run ends where a PTE differs from @pte in more than the PFN. Young and
+ * dirty bits stay as they are, for each PTE.
+ *
+ * Nothing needs to be flushed: the PTEs allow more than before. Another
+ * thread that still has a read-only translation takes a spurious fault.
+ *
+ * Context: PTE lock held.
+ * Return: the number of PTEs made writable.
+ */
+static unsigned int wp_reuse_run(struct vm_area_struct *vma, unsigned long addr,
+				 pte_t *ptep, pte_t pte, struct page *page,
+				 unsigned int max, bool exclusive)
+{
+	pte_t new = pte_mkwrite(pte, vma);
+	unsigned int done = 0, nr;
+
+	do {
+		pte_t old;
+
+		/* The claim of an arm64 contpte block is for all of it. */
+		nr = min(pte_batch_hint(ptep, pte), max - done);
+		if (!wp_reuse_claim(page, nr, exclusive))
+			break;
+
+		old = modify_prot_start_ptes(vma, addr, ptep, nr);
+		/* The hardware may have set the accessed bit meanwhile. */
+		modify_prot_commit_ptes(vma, addr, ptep, old,
+					likely(pte_same(old, pte)) ? new : pte_mkwrite(old, vma),
+					nr);
+		done += nr;
+		addr += nr * PAGE_SIZE;
+		ptep += nr;
+		page += nr;
+		pte = pte_advance_pfn(pte, nr);
+		new = pte_advance_pfn(new, nr);
+	} while (done < max && pte_same(ptep_get(ptep), pte));
+
+	return done;
+}
+
+/**
+ * wp_reuse_map - make PTEs of the faulting PTE's folio writable
+ * @vmf: the write fault; @vmf->pte maps @vmf->page read-only.
+ * @first: the first PTE, relative to @vmf->pte.
+ * @nr: PTEs to consider; within the VMA, the page table and the folio.
+ * @exclusive: the folio was proven exclusive to this mm; otherwise only pages
+ *	that are marked so are taken.
+ *
+ * Takes those PTEs that map the page of the folio that belongs at their
+ * address, read-only, with the protection of the faulting PTE: not what was
+ * unmapped, replaced or moved there, and nothing that userfaultfd or
+ * soft-dirty tracking wants to see written.
+ *
+ * Context: PTE lock held, VMA locked.
+ * Return: the number of PTEs made writable.
+ */
+static unsigned int wp_reuse_map(struct vm_fault *vmf, int first,
+				 unsigned int nr, bool exclusive)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	unsigned long addr = vmf->address + first * (long)PAGE_SIZE;
+	pte_t want = pte_advance_pfn(wp_reuse_comparable(vmf->orig_pte), first);
+	const bool soft_dirty = vma_soft_dirty_enabled(vma);
+	struct page *page = vmf->page + first;
+	pte_t *ptep = vmf->pte + first;
+	unsigned int mapped = 0, step;
+
+	for (; nr; nr -= step) {
+		const pte_t pte = ptep_get(ptep);
+
+		step = 0;
+		if (pte_same(wp_reuse_comparable(pte), want) &&
+		    !(soft_dirty && !pte_soft_dirty(pte))) {
+			step = wp_reuse_run(vma, addr, ptep, pte, page, nr, exclusive);
+			if (step)
+				update_mmu_cache_range(vmf, vma, addr, ptep, step);
+			mapped += step;
+		}
+		if (!step)
+			step = min(pte_batch_hint(ptep, pte), nr);
+
+		addr += step * PAGE_SIZE;
+		ptep += step;
+		page += step;
+		want = pte_advance_pfn(want, step);
+	}
+
+	return mapped;
+}
+
+static inline bool wp_reuse_writable(pte_t pte)
+{
+	return pte_present(pte) && pte_write(pte);
+}
+
+/*
+ * Length of the run of writable PTEs beside @ptep, upwards (@dir 1) or
+ * downwards (-1), at most @max. Looks at powers of two only: a guess that
+ * is right for runs that faults made writable, and cheap.
+ */
+static unsigned int wp_reuse_run_length(pte_t *ptep, int dir, unsigned int max)
+{
+	unsigned int n, run = 0;
+
+	max = min(max, WP_REUSE_MOST);
+	for (n = 1; n <= max; n *= 2) {
+		if (!wp_reuse_writable(ptep_get(ptep + dir * (int)n)))
+			break;
+		run = n;
+	}
+	return run;
+}
+
+/*
+ * The same where the faulting PTE is the first or last one of its page table.
+ * The neighbouring table is read without its lock: it is a guess, no more.
+ */
+static unsigned int wp_reuse_run_beyond(struct vm_fault *vmf, int dir,
+					unsigned long max)
+{
+	unsigned long addr = vmf->address + dir * (long)PAGE_SIZE;
+	unsigned int run;
+	pte_t *ptep;
+
+	/* A neighbour in another PMD table is not worth a walk. */
+	if (!max || ((addr ^ vmf->address) & PUD_MASK))
+		return 0;
+
+	ptep = pte_offset_map(vmf->pmd + dir, addr);
+	if (!ptep)
+		return 0;
+	run = wp_reuse_run_length(ptep - dir, dir, min(max, PTRS_PER_PTE));
+	pte_unmap(ptep);
+	return run;
+}
+
+/*
+ * Look around the faulting PTE: at the runs beside it and at the mark that
+ * the first fault on the folio left. PTE lock held.
+ */
+static void wp_reuse_look(struct vm_fault *vmf, struct wp_reuse_view *view)
+{
+	const unsigned long below = (vmf->address - vmf->vma->vm_start) >> PAGE_SHIFT;
+	const unsigned long above = ((vmf->vma->vm_end - vmf->address) >> PAGE_SHIFT) - 1;
+	const unsigned int last = PTRS_PER_PTE - 1;
+	const unsigned int pos = view->pos;
+
+	view->again = wp_reuse_writable(ptep_get(vmf->pte - (pos - view->lo)));
+	view->above = 0;
+	if (pos)
+		view->below = wp_reuse_run_length(vmf->pte, -1, min(below, pos));
+	else
+		view->below = wp_reuse_run_beyond(vmf, -1, below);
+	if (view->below)
+		return;
+	if (pos < last)
+		view->above = wp_reuse_run_length(vmf->pte, 1, min(above, last - pos));
+	else
+		view->above = wp_reuse_run_beyond(vmf, 1, above);
+}
+
+/**
+ * wp_reuse_around - make PTEs around a reused one writable as well
+ * @vmf: a write fault that reuses its page: @vmf->pte is @vmf->orig_pte, maps
+ *	@vmf->page of @folio and is not writable.
+ * @folio: the large anonymous folio.
+ * @exclusive: the whole folio was just proven exclusive to this mm. If not,
+ *	only @vmf->page is known to be.
+ *
+ * The faulting PTE itself is left to wp_page_reuse(), which marks it young
+ * and dirty; it may already be writable then.
+ *
+ * Context: PTE lock held on entry and exit, VMA locked for reading.
+ */
+void wp_reuse_around(struct vm_fault *vmf, struct folio *folio, bool exclusive)
+{
+	const enum wp_reuse_mode mode = READ_ONCE(wp_reuse_mode);
+	struct vm_area_struct *vma = vmf->vma;
+	struct wp_reuse_window window;
+	struct wp_reuse_view view;
+	unsigned long idx, below, above;
+	unsigned int mapped = 0;
+
+	/* A forced write by a debugger: the VMA stays read-only. */
+	if (mode == WP_REUSE_NEVER || !(vma->vm_flags & VM_WRITE))
+		return;
+
+	idx = folio_page_idx(folio, vmf->page);
+	view.pos = pte_index(vmf->address);
+	below = min(idx, (vmf->address - vma->vm_start) >> PAGE_SHIFT);
+	above = min(folio_nr_pages(folio) - idx,
+		    (vma->vm_end - vmf->address) >> PAGE_SHIFT);
+	view.lo = view.pos - min(below, view.pos);
+	view.hi = view.pos + min(above, PTRS_PER_PTE - view.pos);
+
+	switch (mode) {
+	case WP_REUSE_BLOCK:
+		window = wp_reuse_block(&view, WP_REUSE_FIRST);
+		break;
+	case WP_REUSE_WHOLE:
+		window = wp_reuse_clamp(&view, view.lo, view.hi);
+		break;
+	default:
+		wp_reuse_look(vmf, &view);
+		window = wp_reuse_adaptive(&view);
+		if (!view.again && window.first != view.lo)
+			mapped = wp_reuse_map(vmf, view.lo - view.pos, 1, exclusive);
+	}
+
+	lazy_mmu_mode_enable();
+	mapped += wp_reuse_map(vmf, (int)window.first - (int)view.pos, window.nr,
+			       exclusive);
+	lazy_mmu_mode_disable();
+
+	count_thp_batch(folio_order(folio), WP_FAULT_REUSE, 1);
+	count_thp_batch(folio_order(folio), WP_FAULT_REUSE_PTES, mapped);
+	trace_mm_wp_fault(vmf->address, folio_order(folio),
+			  vmf->address + ((long)window.first - view.pos) * PAGE_SIZE,
+			  mapped, false);
+}
+
+#ifdef CONFIG_SYSFS
+static ssize_t wp_reuse_show(struct kobject *kobj, struct kobj_attribute *attr,
+			     char *buf)
+{
+	const enum wp_reuse_mode mode = READ_ONCE(wp_reuse_mode);
+	ssize_t len = 0;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(wp_reuse_mode_names); i++)
+		len += sysfs_emit_at(buf, len, i == mode ? "%s[%s]" : "%s%s",
+				     i ? " " : "", wp_reuse_mode_names[i]);
+	return len + sysfs_emit_at(buf, len, "\n");
+}
+
+static ssize_t wp_reuse_store(struct kobject *kobj, struct kobj_attribute *attr,
+			      const char *buf, size_t count)
+{
+	const int mode = sysfs_match_string(wp_reuse_mode_names, buf);
+
+	if (mode < 0)
+		return mode;
+	WRITE_ONCE(wp_reuse_mode, mode);
+	return count;
+}
+
+static struct kobj_attribute wp_reuse_attr = __ATTR_RW(wp_reuse);
+
+static int __init wp_reuse_init(void)
+{
+	return thp_batch_create_knob(&wp_reuse_attr);
+}
+late_initcall(wp_reuse_init);
+#endif /* CONFIG_SYSFS */
