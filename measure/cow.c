@@ -122,7 +122,7 @@ static void one(const struct where *w, const struct pattern *p)
 	if (!ok)
 		return;
 	latency_init(&lat, p->n);
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < opt.repeats; i++) {
 		if (!begin(&x, w))
 			goto out;
 		pattern_time(p, x.r.base, lat.sample);

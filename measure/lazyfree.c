@@ -115,12 +115,15 @@ static bool once(const struct where *w, struct result *res, enum mapping how, bo
 static void one(const struct where *w, enum mapping how, bool partial, bool shared)
 {
 	struct result res = { 0 };
-	unsigned int i;
+	unsigned int i, n = opt.repeats;
 
 	if (!size_obtainable(w))
 		return;
 	progress(w);
-	for (i = 0; i < opt.repeats; i++)
+	/* a GiB takes its time and repeats well: twice will do */
+	if (n > 2 && w->bytes >= GB)
+		n = 2;
+	for (i = 0; i < n; i++)
 		if (!once(w, &res, how, partial, shared))
 			return;
 	row_series(w, "insns", &res.insns);

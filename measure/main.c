@@ -50,8 +50,9 @@ static void usage(FILE *f)
 "                    K, M or G may follow the number\n"
 "  --repeats N       how often each figure is measured (3); the least is reported\n"
 "  --json FILE       write the results as JSON too (\"-\": only JSON, on standard output)\n"
-"  --modes           once more for each mode of the knobs wp_reuse and wp_copy, where the\n"
-"                    kernel has them\n"
+"  --modes           once more for each mode of the experiment's knob (wp_reuse, wp_copy,\n"
+"                    mincore_batch, madv_free_batch), where the kernel has it, with at most\n"
+"                    two repeats\n"
 "  --allow-swap      may page its own memory out to the swap space in use\n"
 "  --list            print the experiments\n"
 "  --help            print this\n"
@@ -61,8 +62,8 @@ static void usage(FILE *f)
 "Of a write loop, what the same loop costs on memory it has just made writable is taken\n"
 "off, so that it is the faults' cost. Each figure is the least of the repeats within one\n"
 "run, on fresh memory each; \"spread\" is (max - min) / min of them, under icount mostly\n"
-"below 1 %%. p50, p99, p999 and max are of single stores, from passes of their own; each\n"
-"store counts with the least of two passes, so that a timer tick does not count.\n"
+"below 1 %%. p50, p99, p999 and max are of single stores, from as many passes of their own;\n"
+"each store counts with the least of them, so that a timer tick does not count.\n"
 "\"faults\" are the minor faults of the process, \"copied_kb\" pages that became private\n"
 "by the writes, \"waste_kb\" those of them never written, \"path_insns\" insns less the\n"
 "copies' own, \"large_share\" the share of the memory in folios of 64 KiB and more.\n"
@@ -131,36 +132,47 @@ static bool parse_size(const char *s, size_t *out)
 	return true;
 }
 
-/* All words of a knob: "never block whole [adaptive]". */
-static void run_modes(const struct experiment *e)
+/*
+ * Once more for each mode of the experiment's knob: the words of "never block
+ * whole [adaptive]", or 0 and 1 of a plain switch. The mode that is set has
+ * just been measured: those rows are filed under its name too.
+ */
+static void run_modes(const struct experiment *e, size_t from)
 {
-	char path[128], line[256], old[64], *word, *save;
-	static char names[16][32];
+	struct where w = { .experiment = e->name, .name = "modes" };
+	static char names[32][32];
 	static unsigned int nr;
+	char path[128], line[256] = "", old[64], *word, *save;
+	unsigned int repeats = opt.repeats;
+	size_t to = rows_mark();
 	FILE *f;
 
 	snprintf(path, sizeof(path), THP_DIR "/%s", e->knob);
 	f = fopen(path, "r");
 	if (!f)
 		return;
-	if (!fgets(line, sizeof(line), f) || !strchr(line, '[')) {
-		fclose(f);
-		return;
-	}
+	if (!fgets(line, sizeof(line), f))
+		line[0] = '\0';
 	fclose(f);
-	setting_get(path, old, sizeof(old));
+	if (!setting_get(path, old, sizeof(old)))
+		return;
+	if (!strchr(line, '['))
+		strcpy(line, "0 1");
+	if (opt.repeats > 2)
+		opt.repeats = 2;
 	for (word = strtok_r(line, " []\n", &save); word && nr < ARRAY_SIZE(names);
 	     word = strtok_r(NULL, " []\n", &save)) {
-		struct where w = { .experiment = e->name, .name = "modes" };
-
 		snprintf(names[nr], sizeof(names[nr]), "%s", word);
 		current_mode = names[nr++];
-		if (setting_set(path, word))
+		if (!strcmp(word, old))
+			rows_copy(from, to, current_mode);
+		else if (setting_set(path, word))
 			e->run();
 		else
-			skip(&w, "%s cannot be written; run as root", path);
+			skip(&w, "%s cannot be set; run as root", path);
 	}
 	setting_set(path, old);
+	opt.repeats = repeats;
 	current_mode = NULL;
 }
 
@@ -182,6 +194,7 @@ int main(int argc, char **argv)
 	bool some = false;
 	const char *json = NULL;
 	unsigned int i;
+	size_t from;
 	char *end;
 	int c;
 
@@ -245,9 +258,10 @@ int main(int argc, char **argv)
 	for (i = 0; i < ARRAY_SIZE(experiments); i++) {
 		if (some && !chosen[i])
 			continue;
+		from = rows_mark();
 		experiments[i].run();
 		if (opt.modes && experiments[i].knob)
-			run_modes(&experiments[i]);
+			run_modes(&experiments[i], from);
 	}
 	progress_done();
 	core_exit();

@@ -100,6 +100,8 @@ void row(const struct where *w, const char *metric, double value);
 void row_series(const struct where *w, const char *metric, const struct series *s);
 void row_scaled(const struct where *w, const char *metric, const struct series *s,
 		double divisor);
+size_t rows_mark(void);
+void rows_copy(size_t from, size_t to, const char *mode);
 void skip(const struct where *w, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 void fail(const struct where *w, const char *fmt, ...)

@@ -90,6 +90,34 @@ void row_series(const struct where *w, const char *metric, const struct series *
 	row_scaled(w, metric, s, 1);
 }
 
+/**
+ * rows_mark - note how many rows there are, for rows_copy()
+ */
+size_t rows_mark(void)
+{
+	return nr_results;
+}
+
+/**
+ * rows_copy - file the rows of a run under a mode as well
+ * @from: first row
+ * @to: the row after the last
+ * @mode: the mode; must stay valid
+ */
+void rows_copy(size_t from, size_t to, const char *mode)
+{
+	const char *now_mode = current_mode;
+	size_t i;
+
+	current_mode = mode;
+	for (i = from; i < to; i++) {
+		struct result r = results[i];
+
+		add_row(&r.w, r.metric, r.value, r.spread);
+	}
+	current_mode = now_mode;
+}
+
 static void add_note(const struct where *w, bool failed, const char *fmt, va_list ap)
 {
 	struct note *n;

@@ -61,7 +61,7 @@ static void one(const struct where *w, const struct pattern *p)
 		region_free(&r);
 	}
 	latency_init(&lat, p->n);
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < opt.repeats; i++) {
 		if (!prepare(&r, w))
 			goto out;
 		pattern_time(p, r.base, lat.sample);

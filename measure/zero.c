@@ -68,7 +68,7 @@ static void one(const struct where *w, const struct pattern *p)
 		series_add(&faults, (double)(after - before));
 	}
 	latency_init(&lat, p->n);
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < opt.repeats; i++) {
 		if (!begin(&r, w))
 			goto out;
 		pattern_time(p, r.base, lat.sample);
