@@ -151,6 +151,7 @@ struct shm {
 	uint32_t ref[NCONTENT];
 	uint32_t cfree[NCONTENT], ncfree;
 	bool has_softdirty, has_scan, has_uffd, has_uffd_async, has_uring;
+	bool has_force;		/* /proc/self/mem goes past permissions */
 	bool verbose, digest;
 };
 
@@ -163,6 +164,12 @@ static inline unsigned char *c_ptr(uint32_t c) { return pool + (size_t)c * PG; }
 static inline uint32_t pg_content(const struct mpage *m)
 {
 	return m->sh ? S->sp[m->sh].c : m->c;
+}
+
+/* A forced write reaches private memory whatever its permissions. */
+static inline bool can_force(const struct mpage *m)
+{
+	return (m->fl & F_W) || (S->has_force && (m->fl & F_MAPPED) && !m->sh);
 }
 
 void model_init(void);
@@ -207,7 +214,7 @@ static inline uint64_t page_seed(uint32_t v, unsigned int page)
 extern unsigned long stat_ops[OP_NR], stat_skip[OP_NR], stat_oom;
 extern unsigned int opt_procs, opt_check;
 extern int opt_digest_fd;
-extern bool opt_inject;
+extern bool opt_inject, opt_verbose;
 
 /* ----------------------------------------------------------------- others */
 

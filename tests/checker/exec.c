@@ -24,7 +24,7 @@
 unsigned long stat_ops[OP_NR], stat_skip[OP_NR], stat_oom;
 unsigned int opt_procs = NPROC, opt_check = 100;
 int opt_digest_fd = -1;
-bool opt_inject;
+bool opt_inject, opt_verbose;
 int cmd_fd[NPROC], done_fd;
 struct op *eff;
 
@@ -232,8 +232,7 @@ static void model_write(int p, const struct op *op, bool forced)
 		unsigned int i = op->a + k;
 		struct mpage *m = &S->pr[p].pg[i];
 		struct geom g = write_geom(op, i);
-		bool may = forced ? (m->fl & F_MAPPED) && (!m->sh || (m->fl & F_W))
-				  : m->fl & F_W;
+		bool may = forced ? can_force(m) : m->fl & F_W;
 
 		if (!g.skip && may)
 			m_write(p, i, g.off, g.len, page_seed(op->v, i), op->v % 8);
@@ -478,7 +477,8 @@ static int do_pin_use(struct op *o)
 		if (!pin->ring)
 			return SKIP;
 		for (i = 0; i < NPAGES; i++)
-			if (pg[i].pin == o->a + 1 && pg[i].alt != NOALT)
+			if (pg[i].pin == o->a + 1 && 
+			    (pg[i].alt != NOALT || !can_force(&pg[i])))
 				return SKIP;
 		for (i = 0; i < NPAGES; i++) {
 			uint16_t fl = pg[i].fl;
@@ -715,6 +715,13 @@ int episode(struct op *ops, unsigned int n, uint64_t seed, bool generate,
 		o = ops[step];
 		f->step = step;
 		f->op = o;
+		if (opt_verbose) {
+			char line[128];
+
+			op_print(line, sizeof(line), &o);
+			printf("# %u: %s\n", step, line);
+			fflush(stdout);
+		}
 		res = do_op(&o);
 		eff[step] = o;
 		if (res == SKIP) {

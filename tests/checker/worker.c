@@ -144,10 +144,12 @@ static void check_page(unsigned int i, bool written)
 			compare(slot, i, ADDR(i), written);
 		return;
 	}
+	if (!S->has_force)
+		return;
 	if (pread(my_mem(), bounce, PG, (off_t)ADDR(i)) == (ssize_t)PG)
 		compare(slot, i, bounce, written);
 	else
-		fail(i, "process %d page %u: /proc/self/mem: %m", slot, i);
+		fail(i, "process %d page %u (flags %#x): /proc/self/mem: %m", slot, i, m->fl);
 }
 
 /* After a write: neither soft-dirty nor userfaultfd may have missed it. */
@@ -165,7 +167,7 @@ static void check_tracked(int fd, int p, const struct op *op, bool forced)
 
 		if (!(m->fl & F_MAPPED) || write_geom(op, i).skip)
 			continue;
-		if (!(m->fl & F_W) && (!forced || m->sh))
+		if (!(m->fl & F_W) && (!forced || !can_force(m)))
 			continue;
 		if (S->has_softdirty && !(m->fl & F_MERGE) && !(pm[k] & PM_SOFT_DIRTY))
 			fail(i, "process %d page %u: written, not soft-dirty", p, i);
@@ -221,7 +223,7 @@ static void do_mem_write(const struct op *op)
 		unsigned int i = op->a + write_order(op, k);
 		struct mpage *m = &S->pr[slot].pg[i];
 		struct geom g = write_geom(op, i);
-		bool may = (m->fl & F_MAPPED) && (!m->sh || (m->fl & F_W));
+		bool may = can_force(m);
 
 		if (g.skip)
 			continue;
@@ -589,6 +591,7 @@ static void do_uffd_wp(const struct op *op)
 
 static void do_fork(const struct op *op)
 {
+	int child = op->q;	/* the command is gone as soon as the parent answers */
 	pid_t pid = (pid_t)syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
 
 	if (pid) {
@@ -597,7 +600,7 @@ static void do_fork(const struct op *op)
 		return;
 	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	slot = op->q;
+	slot = child;
 	C = NULL;
 	drop_all(false);
 }
@@ -640,7 +643,7 @@ static void do_cmd(void)
 		break;
 	case OP_FORK:
 		do_fork(op);
-		break;
+		return;
 	case OP_EXIT:
 		_exit(0);
 	case OP_RESET:
