@@ -162,6 +162,72 @@ static int copied_pages_amid(const struct layout *l, const char *mode)
 	return KSFT_PASS;
 }
 
+/*
+ * Two folios that are next to each other in memory as well as in the VMA: by
+ * their page frame numbers, the second one's pages go on where the first one's
+ * end. One is exclusive and written, the other is shared with a child.
+ */
+static int next_in_memory(const struct layout *l, bool second)
+{
+	static uint64_t pfn[64];
+	int n = l->folio >= 1 << 20 ? 8 : 64, i;
+	char *mine, *theirs, *start, *end;
+	struct region r;
+	struct peer p;
+
+	/* What was freed last is handed out first: keep it, and try again. */
+	for (int try = 0; try < 4; try++) {
+		NEED(region_get(&r, l, n));
+		for (i = 0; i < n; i++)
+			pfn[i] = pm_pfn(r.mem + i * r.folio);
+		for (i = 0; i + 1 < n; i++)
+			if (pfn[i + 1] == pfn[i] + r.fpages)
+				break;
+		if (i + 1 < n)
+			break;
+	}
+	if (i + 1 == n)
+		return skip("no two folios next to each other in memory");
+	NEED(fork_and_exit());
+	mine = r.mem + (i + second) * r.folio;
+	theirs = r.mem + (i + !second) * r.folio;
+	SYS(madvise(r.mem, r.size, MADV_DONTFORK));
+	SYS(madvise(theirs, r.folio, MADV_DOFORK));
+	NEED(peer_fork(&p));
+	SYS(madvise(r.mem, r.size, MADV_DOFORK));
+	FAIL_IF(!vma_range(r.mem, &start, &end) || start > r.mem ||
+		end < r.mem + r.size, "VMAs did not merge again");
+
+	/* At the border first, then all of it. */
+	i = (mine - r.mem) / PAGE;
+	if (second)
+		stamp_page(mine, i, 1);
+	else
+		stamp_page(mine + r.folio - PAGE, i + r.fpages - 1, 1);
+	stamp_range(mine, i, r.fpages, 1);
+	i = (theirs - r.mem) / PAGE;
+	if (second)
+		FAIL_IF(!store_faults(theirs + r.folio - PAGE, 1), "page shared with a child was writable");
+	else
+		FAIL_IF(!store_faults(theirs, 1), "page shared with a child was writable");
+	stamp_range(theirs, i, r.fpages, 2);
+	FAIL_IF(!peer_stamped(&p, theirs, i, r.fpages, 0), "child sees the parent's writes");
+	FAIL_STAMP(theirs, i, r.fpages, 2, "parent");
+	i = (mine - r.mem) / PAGE;
+	FAIL_STAMP(mine, i, r.fpages, 1, "parent");
+	return KSFT_PASS;
+}
+
+static int next_folio(const struct layout *l, const char *mode)
+{
+	return next_in_memory(l, false);
+}
+
+static int previous_folio(const struct layout *l, const char *mode)
+{
+	return next_in_memory(l, true);
+}
+
 /* Sample a range at its borders and at some places between. */
 static int store_signals(char *mem, int n, int expect)
 {
@@ -694,6 +760,10 @@ static const struct test_case cases[] = {
 	  foreign_shared_page, ON_LARGE },
 	{ "Copied pages amid the folio, with and without a child",
 	  copied_pages_amid, ON_LARGE | ON_PMD },
+	{ "Next folio, next in memory too, stays shared with a child",
+	  next_folio, ON_LARGE },
+	{ "Previous folio, previous in memory too, stays shared with a child",
+	  previous_folio, ON_LARGE },
 	{ "Read-only tail of the folio stays read-only",
 	  readonly_tail, ON_LARGE },
 	{ "Read-only head of the folio stays read-only",

@@ -298,6 +298,52 @@ static int pin_fast_unshared(const struct layout *l, const char *mode)
 }
 
 /*
+ * Pages that the fault of another one made writable: exclusive in every sense,
+ * so that they are pinned as they are and a fork copies what is pinned.
+ */
+static int pin_neighbour(const struct layout *l, int flags)
+{
+	struct region r;
+	uint64_t pfn;
+	struct peer p;
+	int k, fd;
+
+	NEED(region_get_unshared(&r, l, 1));
+	k = odd_page(&r);
+	pfn = pm_pfn(r.mem + k * PAGE);
+	stamp_page(r.mem + (k - 1) * PAGE, k - 1, 1);
+	NEED(pin_start(&fd, r.mem + k * PAGE, PAGE, flags));
+	FAIL_IF(pm_pfn(r.mem + k * PAGE) != pfn, "exclusive page was copied");
+	stamp_page(r.mem + k * PAGE, k, 1);
+	NEED(pin_is(fd, r.mem + k * PAGE, 1));
+	NEED(peer_fork(&p));
+	stamp_range(r.mem, 0, r.pages, 2);
+	NEED(pin_is(fd, r.mem + k * PAGE, 1));
+	FAIL_IF(pm_pfn(r.mem + k * PAGE) != pfn, "pinned page was copied");
+	FAIL_IF(!peer_stamped(&p, r.mem + (k - 1) * PAGE, k - 1, 2, 1), "child");
+	FAIL_IF(!peer_stamp(&p, r.mem, 0, r.pages, 3), "child");
+	NEED(pin_is(fd, r.mem + k * PAGE, 1));
+	FAIL_STAMP(r.mem, 0, r.pages, 2, "parent sees the child's writes");
+	NEED(pin_stop(fd));
+	return KSFT_PASS;
+}
+
+static int pin_ro_neighbour(const struct layout *l, const char *mode)
+{
+	return pin_neighbour(l, 0);
+}
+
+static int pin_fast_neighbour(const struct layout *l, const char *mode)
+{
+	return pin_neighbour(l, PIN_LONGTERM_TEST_FLAG_USE_FAST);
+}
+
+static int pin_rw_neighbour(const struct layout *l, const char *mode)
+{
+	return pin_neighbour(l, PIN_LONGTERM_TEST_FLAG_USE_WRITE);
+}
+
+/*
  * A read-only pin makes a page exclusive without making it writable; fork then
  * gives the child a copy of this page and shares all others. A write to the
  * page finds it exclusive, while the folio is shared.
@@ -535,6 +581,12 @@ static const struct test_case cases[] = {
 	  pin_ro_unshared, ON_LARGE | ON_PMD },
 	{ "Fast read-only pin when the child is gone",
 	  pin_fast_unshared, ON_LARGE | ON_PMD },
+	{ "Read-only pin of a page that another one's fault made writable",
+	  pin_ro_neighbour, ON_LARGE | ON_PMD },
+	{ "Fast read-only pin of a page that another one's fault made writable",
+	  pin_fast_neighbour, ON_LARGE | ON_PMD },
+	{ "Writable pin of a page that another one's fault made writable",
+	  pin_rw_neighbour, ON_LARGE | ON_PMD },
 	{ "Pinned page exclusive, its folio shared with a second child",
 	  pin_lone_exclusive, ON_LARGE },
 	{ "Pinned page exclusive, its neighbour held by the pipe of a child gone",
