@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# wf compare: build stock and ours, boot both, measure, print one table.
+
+usage() {
+	cat <<-'END'
+	Usage: ./wf compare [options]
+
+	Builds stock Linux and ours, boots each under QEMU, runs folio-measure in both, prints
+	one table and writes build/compare.json. Installs and fetches what it needs.
+
+	  --quick         less memory and fewer folio sizes, for a first look
+	  --only NAME,…   only these experiments: reuse cow zero mincore lazyfree guard
+	  --accel A       icount (also "auto"): one CPU, counts instructions, repeats exactly
+	                  tcg: several CPUs, wall-clock time; kvm: the same where /dev/kvm is
+	  --series S      compare another series with stock: a directory of patches that
+	                  git am takes, or a range of commits in the git tree of --tree
+	  --tree T        the git tree of the range (default: build/tree, see ./wf tree)
+	  --memory SIZE   memory of the largest write experiment (256M, quick 64M)
+	  --modes         once more for each mode of the kernel's switches, side by side
+	  --json FILE     where to write the results (build/compare.json)
+
+	WF_VM_MEMORY (MiB) is the memory of each virtual machine, WF_TIMEOUT (seconds) how
+	long one may take, WF_STALL how long it may say nothing.
+	END
+}
+
+quick= only= accel=auto series=ours series_tree=$WF_BUILD/tree memory= modes=
+json=$WF_BUILD/compare.json
+while [ $# -gt 0 ]; do
+	case $1 in
+	-h | --help) usage && exit 0 ;;
+	--quick) quick=--quick ;;
+	--modes) modes=--modes ;;
+	--only) only=$(value "$@") && shift ;;
+	--accel) accel=$(value "$@") && shift ;;
+	--series) series=$(value "$@") && shift ;;
+	--tree) series_tree=$(value "$@") && shift ;;
+	--memory) memory=$(value "$@") && shift ;;
+	--json) json=$(value "$@") && shift ;;
+	*) bad_use "no such option: $1" ;;
+	esac
+	shift
+done
+
+. "$WF_TOP/lab/needs.sh"
+. "$WF_TOP/lab/fetch.sh"
+. "$WF_TOP/lab/patches.sh"
+. "$WF_TOP/lab/build.sh"
+. "$WF_TOP/lab/boot.sh"
+. "$WF_TOP/lab/programs.sh"
+
+for e in ${only//,/ }; do
+	case " reuse cow zero mincore lazyfree guard " in
+	*" $e "*) ;;
+	*) bad_use "--only: no experiment \"$e\"" ;;
+	esac
+done
+[[ $memory =~ ^([0-9]+[KkMmGg]?)?$ ]] || bad_use "--memory: \"$memory\" is not a size such as 64M"
+[ -d "$(dirname "$json")" ] || [ "$json" = "$WF_BUILD/compare.json" ] || bad_use "--json: no such directory: $(dirname "$json")"
+accel_resolve measure
+
+needs_install
+what=$series
+series_find "$series"
+if [ "$series" = ours ]; then
+	what="Wholefolio" name=ours
+else
+	what="the series ${what##*/}" name=series
+fi
+
+measure_args=($quick ${only:+--only "$only"} ${memory:+--memory "$memory"})
+vm_memory=${WF_VM_MEMORY:-2048}
+
+# measure_job FILE ARGUMENT…: the job that runs folio-measure with these arguments.
+measure_job() {
+	local file=$1
+
+	shift
+	cat >"$file" <<-END
+	echo 0 >/proc/sys/kernel/printk_ratelimit 2>/dev/null
+	/wf/folio-measure --json /tmp/result $* >/tmp/table
+	status=\$?
+	cat /tmp/result >/dev/ttyS1
+	exit \$status
+	END
+}
+
+# Where the accelerator leaves the host's CPUs free both kernels run at once.
+measure_boot() {
+	local pre=$1 accel=$2 cpus=$3 job=$4 append="kunit.enable=0"
+
+	initramfs "$work/$pre.cpio" "$job" "$work/folio-measure"
+	boot_start "$pre-stock" "$stock_kernel" "$work/$pre.cpio" "$accel" "$cpus" "$vm_memory" $append
+	[ "$accel" = icount ] || boot_wait "$pre-stock"
+	boot_start "$pre-$name" "$kernel" "$work/$pre.cpio" "$accel" "$cpus" "$vm_memory" $append
+	if [ "$accel" = icount ]; then boot_wait "$pre-stock" "$pre-$name"; else boot_wait "$pre-$name"; fi
+	for k in stock "$name"; do
+		sed '/^wf: end [0-9]*$/d' "$WF_LOG/$pre-$k.result" >"$work/$pre-$k.json"
+		[ "$(job_status "$pre-$k")" -le 1 ] && [ -s "$work/$pre-$k.json" ] ||
+			die "$k: folio-measure failed; last: \"$(boot_last "$pre-$k")\" (log: $(short "$WF_LOG/$pre-$k.console"))"
+		reports=$(kernel_reports "$pre-$k") || continue
+		say "NOTICE: $k: the kernel complained: $(head -n1 <<<"$reports") (log: $(short "$WF_LOG/$pre-$k.console"))"
+	done
+	results+=("$work/$pre-stock.json" "$work/$pre-$name.json")
+}
+
+series_build "$name" lab
+stock_kernel=$stock/arch/x86/boot/bzImage
+scratch_in "$WF_BUILD"
+work=$scratch
+program_measure "$work"
+program_report
+
+results=()
+started=$SECONDS
+case $accel in
+icount) cpus=1 ;;
+*) cpus=4 ;;
+esac
+measure_job "$work/job" "${measure_args[@]}" $modes
+measure_boot compare "$accel" "$cpus" "$work/job"
+if [ "$accel" = icount ] && { [ -z "$only" ] || [[ ,$only, = *,reuse,* ]]; }; then
+	# What needs real concurrency is timed, not counted, in boots of its own.
+	measure_job "$work/job" --quick --only reuse
+	measure_boot threads tcg 4 "$work/job"
+fi
+say "Measured in $(since $started)"
+
+rc=0
+"$WF_BUILD/report" --out "$json" --accel "$accel" \
+	--set base="$(tree_version "$stock" | cut -d+ -f1)" --set base_version="$source_version" \
+	--set series="$what" --set command="./wf compare ${quick}${only:+ --only $only}" \
+	--set date="$(date -u +%FT%TZ)" --set qemu="$(qemu-system-x86_64 --version | sed -n 's/.*version \([^ ]*\).*/\1/p')" \
+	--set compiler="$(gcc --version | head -n1)" --set vm_memory_mib="$vm_memory" \
+	--set config_sha256="$(sha256 "$tree/.config")" "${results[@]}" || rc=$?
+say ""
+say "Results: $(short "$json")"
+exit $rc

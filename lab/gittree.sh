@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# $gittree: the whole kernel source in git, the series as commits on top of tag "stock".
+
+# Make it, or bring it up to kernel/. Edits that were not saved are kept, unless $force.
+gittree_make() {
+	if [ "$(git -C "$gittree" config wholefolio.source 2>/dev/null)" != "$source_id" ]; then
+		[ ! -d "$gittree" ] || gittree_clean
+		gittree_stock
+	else
+		gittree_clean
+		wf_git -C "$gittree" checkout -q -f -B wholefolio stock
+		wf_git -C "$gittree" clean -qfd
+	fi
+	series=ours
+	series_apply "$gittree"
+	git -C "$gittree" tag -f saved >/dev/null
+}
+
+# Stop if the tree holds anything that kernel/ does not know.
+gittree_clean() {
+	[ -z "${force-}" ] || return 0
+	[ -z "$(git -C "$gittree" status --porcelain)" ] &&
+		[ "$(git -C "$gittree" rev-parse HEAD)" = "$(git -C "$gittree" rev-parse saved 2>/dev/null)" ] ||
+		die "$(short "$gittree") holds edits that were not saved; ./wf tree --save saves them, --force drops them"
+}
+
+gittree_stock() {
+	local log=$WF_LOG/tree.log
+
+	scratch_in "$WF_BUILD"
+	source_unpack "$scratch" whole
+	git -c init.defaultBranch=wholefolio init -q "$scratch"
+	step "Putting the stock source into git" "$log" : gittree_first "$scratch" ||
+		die "git cannot commit the stock source: $(why "$log") (log: $(short "$log"))"
+	git -C "$scratch" tag stock
+	git -C "$scratch" config wholefolio.source "$source_id"
+	rm -rf "$gittree"
+	mv "$scratch" "$gittree"
+}
+
+gittree_first() {
+	wf_git -C "$1" -c core.compression=1 add -A -f &&
+		wf_git -C "$1" commit -q -m "Linux $source_version
+
+The stock source, as it was unpacked."
+}
+
+# Write the commits since "stock" back to kernel/.
+gittree_save() {
+	local k=$WF_TOP/kernel out c name names=() message new f prev=stock
+
+	gittree_commit_edits
+	[ -z "$(git -C "$gittree" rev-list --merges stock..)" ] || die "$(short "$gittree"): merges cannot be saved; please rebase"
+	scratch_in "$WF_BUILD"
+	out=$scratch
+	mkdir "$out/hooks"
+	sed -n '/^#/p' "$k/series" >"$out/series"
+	while read -r c; do
+		name=$(gittree_name "$c")
+		[[ " ${names[*]} " != *" $name "* ]] || die "two patches would be called $name; please give them other subjects"
+		names+=("$name")
+		# What stock does not have are files of our own: they go as they are at the end.
+		new=
+		while read -r f; do
+			[ -e "$gittree/$f" ] || continue
+			new+=" $f"
+			mkdir -p "$out/new/$(dirname "$f")"
+			cp "$gittree/$f" "$out/new/$f"
+		done < <(git -C "$gittree" diff --no-renames --diff-filter=A --name-only "$prev" "$c")
+		echo "$name$new" >>"$out/series"
+		{
+			git -C "$gittree" log -1 --format=%B "$c" | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'
+			echo "---"
+			git -C "$gittree" diff --no-renames --name-only "$prev" "$c" | gittree_stock_only |
+				xargs -r -d '\n' git -C "$gittree" diff --no-renames --no-color --no-ext-diff "$prev" "$c" -- |
+				sed '/^diff --git /d; /^index [0-9a-f]*\.\./d'
+		} >"$out/hooks/$name.patch"
+		prev=$c
+	done < <(git -C "$gittree" rev-list --reverse stock..)
+
+	# Files that no patch brings any more go; the rest is written where it differs.
+	series_lines | cut -s -d' ' -f2- | tr -s ' ' '\n' | sed '/^$/d' | while read -r f; do
+		[ -e "$out/new/$f" ] || rm -fv "$k/$f" >&2
+	done
+	for f in "$k"/hooks/*.patch; do
+		[ -e "$out/hooks/${f##*/}" ] || rm -fv "$f" >&2
+	done
+	(cd "$out" && find hooks series -type f) | while read -r f; do gittree_put "$out/$f" "$k/$f"; done
+	[ ! -d "$out/new" ] || (cd "$out/new" && find . -type f -printf '%P\n') |
+		while read -r f; do gittree_put "$out/new/$f" "$k/$f"; done
+	git -C "$gittree" tag -f saved >/dev/null
+}
+
+gittree_put() {
+	! cmp -s "$1" "$2" || return 0
+	mkdir -p "${2%/*}"
+	cp "$1" "$2.tmp" && mv "$2.tmp" "$2" || die "cannot write $(short "$2")"
+	say "saved $(short "$2")"
+}
+
+# Of the files named on standard input those that stock has.
+gittree_stock_only() {
+	while read -r f; do
+		! git -C "$gittree" cat-file -e "stock:$f" 2>/dev/null || printf '%s\n' "$f"
+	done
+}
+
+# The name of the patch that commit $1 is: the one with that subject, or a new one.
+gittree_name() {
+	local subject name rest
+
+	subject=$(git -C "$gittree" log -1 --format=%s "$1")
+	while read -r name rest; do
+		if [ "$(head -n1 "$WF_TOP/kernel/hooks/$name.patch" 2>/dev/null)" = "$subject" ]; then
+			echo "$name"
+			return
+		fi
+	done < <(series_lines)
+	sed 's/^mm[:/] *//; s/[^A-Za-z0-9]\+/-/g; s/^-//; s/-$//' <<<"$subject" | tr '[:upper:]' '[:lower:]' | cut -c1-40
+}
+
+# Edits that were not committed join the last commit that touched their file.
+gittree_commit_edits() {
+	local f c
+
+	wf_git -C "$gittree" add -A
+	[ -n "$(git -C "$gittree" diff --cached --name-only)" ] || return 0
+	[ -n "$(git -C "$gittree" rev-list stock..)" ] || die "commit the edits in $(short "$gittree") first: there is no patch that they could join"
+	wf_git -C "$gittree" reset -q
+	git -C "$gittree" status --porcelain --untracked-files=all --no-renames | cut -c4- | while read -r f; do
+		c=$(git -C "$gittree" log -1 --format=%H stock.. -- "$f")
+		[ -n "$c" ] || c=$(git -C "$gittree" rev-parse HEAD)
+		while [[ $(git -C "$gittree" log -1 --format=%s "$c") = fixup!* ]]; do
+			c=$(git -C "$gittree" log -1 --format=%H "$c~" -- "$f")
+			[ -n "$c" ] || c=$(git -C "$gittree" log --format=%H --grep='^fixup!' --invert-grep -1 stock..)
+		done
+		wf_git -C "$gittree" add -A -- "$f"
+		wf_git -C "$gittree" commit -q --fixup="$c"
+	done
+	GIT_SEQUENCE_EDITOR=: wf_git -C "$gittree" rebase -q -i --autosquash stock >"$WF_LOG/tree.log" 2>&1 || {
+		git -C "$gittree" rebase --abort
+		die "edits in $(short "$gittree") do not fit the commit they would join; they are kept as fixup! commits: please rebase by hand (log: $(short "$WF_LOG/tree.log"))"
+	}
+}

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# The programs beside the kernels: folio-measure, the tests, the report.
+
+# folio-measure, static, as $1/folio-measure.
+program_measure() {
+	program_make measure measure && cp "$WF_BUILD/measure/folio-measure" "$1/" || die "cannot write to $(short "$1")"
+}
+
+# The test programs, against the headers of the kernel tree $1.
+program_tests() {
+	program_make tests tests KSRC="$1"
+}
+
+# The report merger, built when its source is newer.
+program_report() {
+	[ "$WF_BUILD/report" -nt "$WF_TOP/lab/report.c" ] && return
+	gcc -D_GNU_SOURCE -O2 -o "$WF_BUILD/report.tmp" "$WF_TOP/lab/report.c" -ljansson -lm &&
+		mv "$WF_BUILD/report.tmp" "$WF_BUILD/report" || die "lab/report.c does not compile"
+}
+
+# program_make DIRECTORY OUT [VARIABLE…]
+program_make() {
+	local log=$WF_LOG/build-$1.log dir=$1 out=$2
+
+	shift 2
+	mkdir -p "$WF_BUILD/$out"
+	step "Building $dir/" "$log" : make -C "$WF_TOP/$dir" -j"$(nproc)" O="$WF_BUILD/$out" "$@" ||
+		die "$dir/ does not build: $(why "$log") (log: $(short "$log"))"
+}

@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Merges what folio-measure wrote on stock and on ours into compare.json and
+ * prints the table.
+ *
+ *   report --out FILE --accel A [--set KEY=VALUE]... STOCK OURS [STOCK-MT OURS-MT]
+ *
+ * The second pair is from a boot with several CPUs and real concurrency, under
+ * accelerator "tcg"; only its "threads" cases are taken. Where the accelerator does
+ * not count instructions, "insns" are nanoseconds and are called so.
+ */
+#include <getopt.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#define LOSES	1.01	/* a ratio worse than this is marked */
+
+static bool colour;
+
+static const char *str(const json_t *o, const char *key)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+
+	return s ? s : "";
+}
+
+static double num(const json_t *o, const char *key)
+{
+	json_t *v = json_object_get(o, key);
+
+	return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static int folio(const json_t *o)
+{
+	return (int)json_integer_value(json_object_get(o, "folio_kb"));
+}
+
+static bool same_case(const json_t *a, const json_t *b)
+{
+	return !strcmp(str(a, "experiment"), str(b, "experiment")) &&
+	       !strcmp(str(a, "case"), str(b, "case")) && folio(a) == folio(b);
+}
+
+static bool same_row(const json_t *a, const json_t *b)
+{
+	return same_case(a, b) && !strcmp(str(a, "metric"), str(b, "metric")) &&
+	       !strcmp(str(a, "mode"), str(b, "mode"));
+}
+
+static bool starts(const char *s, const char *with)
+{
+	return !strncmp(s, with, strlen(with));
+}
+
+/* Find the row for the same figure in another list, or NULL. */
+static json_t *row_find(const json_t *rows, const json_t *like)
+{
+	json_t *r;
+	size_t i;
+
+	json_array_foreach(rows, i, r)
+		if (same_row(r, like))
+			return r;
+	return NULL;
+}
+
+/* insns -> ns, insns_per_page -> ns_per_page, path_insns -> path_ns */
+static json_t *metric_name(const char *name, const char *accel)
+{
+	const char *at = strstr(name, "insns");
+
+	if (!at || !strcmp(accel, "icount"))
+		return json_string(name);
+	return json_sprintf("%.*sns%s", (int)(at - name), name, at + strlen("insns"));
+}
+
+/* More is better for the share of memory in large folios, less for all else. */
+static bool loses(const json_t *row)
+{
+	double stock = num(row, "stock"), ours = num(row, "wholefolio");
+
+	if (!strcmp(str(row, "metric"), "large_share"))
+		return ours * LOSES < stock;
+	return ours > stock * LOSES;
+}
+
+/*
+ * A row of the result, from a row of both; ratio is null where stock has
+ * nothing and ours has something.
+ */
+static json_t *row_merge(json_t *s, json_t *o, const char *accel, bool named)
+{
+	double stock = num(s, "value"), ours = num(o, "value");
+	json_t *r = json_object();
+	const char *const keys[] = { "experiment", "case", "folio_kb", "bytes" };
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		json_object_set(r, keys[i], json_object_get(o, keys[i]));
+	json_object_set_new(r, "metric", metric_name(str(o, "metric"), accel));
+	json_object_set(r, "stock", json_object_get(s, "value"));
+	json_object_set(r, "wholefolio", json_object_get(o, "value"));
+	if (stock > 0)
+		json_object_set_new(r, "ratio", json_real(ours / stock));
+	else
+		json_object_set_new(r, "ratio", ours > 0 ? json_null() : json_real(1));
+	json_object_set_new(r, "spread", json_real(fmax(num(s, "spread"), num(o, "spread"))));
+	if (named)
+		json_object_set_new(r, "accel", json_string(accel));
+	return r;
+}
+
+/* ---- what goes into compare.json ---------------------------------------- */
+
+struct merged {
+	json_t *rows;		/* stock and ours as they come */
+	json_t *modes;		/* ours, once per mode of a switch, beside stock */
+	json_t *skipped;
+	json_t *failed;
+};
+
+static void take_notes(json_t *to, const json_t *from, const char *key, const char *kernel,
+		       bool threads_too)
+{
+	json_t *n;
+	size_t i;
+
+	json_array_foreach(json_object_get(from, key), i, n) {
+		if (!threads_too && starts(str(n, "case"), "threads"))
+			continue;
+		n = json_copy(n);
+		json_object_set_new(n, "kernel", json_string(kernel));
+		json_array_append_new(to, n);
+	}
+}
+
+static void merge(struct merged *m, const json_t *stock, const json_t *ours,
+		  const char *accel, bool only_threads, bool more_follows)
+{
+	json_t *srows = json_object_get(stock, "rows"), *o, *s;
+	size_t i;
+
+	json_array_foreach(json_object_get(ours, "rows"), i, o) {
+		if (only_threads && !starts(str(o, "case"), "threads"))
+			continue;
+		if (*str(o, "mode")) {
+			json_t *plain = json_copy(o), *r;
+
+			json_object_del(plain, "mode");
+			s = row_find(srows, plain);
+			if (s) {
+				r = row_merge(s, o, accel, only_threads);
+				json_object_set(r, "mode", json_object_get(o, "mode"));
+				json_array_append_new(m->modes, r);
+			}
+			json_decref(plain);
+			continue;
+		}
+		s = row_find(srows, o);
+		if (s) {
+			json_array_append_new(m->rows, row_merge(s, o, accel, only_threads));
+		} else {
+			json_t *n = json_copy(o);
+
+			json_object_set_new(n, "kernel", json_string("stock"));
+			json_object_set_new(n, "reason", json_string("measured on ours only"));
+			json_array_append_new(m->skipped, n);
+		}
+	}
+	if (!only_threads) {
+		take_notes(m->skipped, stock, "skipped", "stock", !more_follows);
+		take_notes(m->skipped, ours, "skipped", "ours", !more_follows);
+	}
+	take_notes(m->failed, stock, "failed", "stock", true);
+	take_notes(m->failed, ours, "failed", "ours", true);
+}
+
+/* ---- the table ------------------------------------------------------------ */
+
+static void put_count(double v, int width)
+{
+	char text[32];
+
+	if (isnan(v))
+		snprintf(text, sizeof(text), "-");
+	else if (v >= 1e10)
+		snprintf(text, sizeof(text), "%.2f G", v / 1e9);
+	else if (v >= 1e6)
+		snprintf(text, sizeof(text), "%.2f M", v / 1e6);
+	else if (v >= 1000 || v == floor(v))
+		snprintf(text, sizeof(text), "%.0f", v);
+	else
+		snprintf(text, sizeof(text), "%.*f", v < 1 ? 3 : 1, v);
+	printf(" %*s", width, text);
+}
+
+static void put_ratio(const json_t *row, int width)
+{
+	double ratio = num(row, "ratio");
+	const char *on = "", *off = "";
+
+	if (colour && row && (loses(row) || ratio <= 0.8)) {
+		on = loses(row) ? "\033[31m" : "\033[32m";
+		off = "\033[0m";
+	}
+	if (!row)
+		printf(" %*s", width, "");
+	else if (isnan(ratio))
+		printf(" %s%*s%s", on, width, "new", off);
+	else
+		printf(" %s%*.*f%s", on, width, ratio < 100 ? 3 : 0, ratio, off);
+}
+
+static void put_folio(int kb)
+{
+	if (kb >= 1024)
+		printf(" %3d MiB", kb / 1024);
+	else
+		printf(" %3d KiB", kb);
+}
+
+static json_t *metric_of(const json_t *rows, const json_t *like, const char *metric)
+{
+	json_t *r;
+	size_t i;
+
+	json_array_foreach(rows, i, r)
+		if (same_case(r, like) && !strcmp(str(r, "metric"), metric))
+			return r;
+	return NULL;
+}
+
+static const char *const leading[] = {
+	"insns", "insns_per_page", "ns", "ns_per_page", "insns_per_call", "ns_per_call",
+};
+
+/* The figure that says what a case costs. */
+static json_t *main_row(const json_t *rows, const json_t *like)
+{
+	json_t *r;
+
+	for (size_t i = 0; i < sizeof(leading) / sizeof(leading[0]); i++) {
+		r = metric_of(rows, like, leading[i]);
+		if (r)
+			return r;
+	}
+	return NULL;
+}
+
+static bool first_of_case(const json_t *rows, size_t at)
+{
+	const json_t *row = json_array_get(rows, at);
+
+	for (size_t i = 0; i < at; i++)
+		if (same_case(json_array_get(rows, i), row))
+			return false;
+	return true;
+}
+
+static bool first_of_experiment(const json_t *rows, size_t at)
+{
+	const char *name = str(json_array_get(rows, at), "experiment");
+
+	for (size_t i = 0; i < at; i++)
+		if (!strcmp(str(json_array_get(rows, i), "experiment"), name))
+			return false;
+	return true;
+}
+
+static void print_costs(const json_t *rows, const char *experiment)
+{
+	json_t *r, *cost;
+	size_t i;
+
+	printf("\n%-16s %7s %10s %10s %6s %9s %6s %6s\n", experiment, "folio", "stock", "ours",
+	       "ratio", "faults:", "p99:", "max:");
+	json_array_foreach(rows, i, r) {
+		if (strcmp(str(r, "experiment"), experiment) || !first_of_case(rows, i))
+			continue;
+		cost = main_row(rows, r);
+		if (!cost)
+			continue;
+		printf("  %-14.14s", str(r, "case"));
+		put_folio(folio(r));
+		put_count(num(cost, "stock"), 10);
+		put_count(num(cost, "wholefolio"), 10);
+		put_ratio(cost, 6);
+		put_ratio(metric_of(rows, r, "faults"), 9);
+		put_ratio(metric_of(rows, r, "p99"), 6);
+		put_ratio(metric_of(rows, r, "max"), 6);
+		printf("%s\n", loses(cost) ? " <" : "");
+	}
+}
+
+static void print_memory(const json_t *rows, const char *experiment)
+{
+	static const char *const metrics[] = { "copied_kb", "waste_kb", "large_share" };
+	bool head = false;
+	json_t *r, *m;
+	size_t i, k;
+
+	json_array_foreach(rows, i, r) {
+		if (strcmp(str(r, "experiment"), experiment) || !first_of_case(rows, i))
+			continue;
+		for (k = 0, m = NULL; k < 3 && !m; k++)
+			m = metric_of(rows, r, metrics[k]);
+		if (!m)
+			continue;
+		if (!head)
+			printf("\n%-16s %7s %8s %8s  %8s %8s  %6s %6s\n", experiment, "folio",
+			       "copied", "ours", "unused", "ours", "large", "ours");
+		head = true;
+		printf("  %-14.14s", str(r, "case"));
+		put_folio(folio(r));
+		for (k = 0; k < 3; k++) {
+			m = metric_of(rows, r, metrics[k]);
+			printf("%s", k ? " " : "");
+			if (k == 2) {
+				printf(" %5.0f%% %5.0f%%", 100 * num(m, "stock"),
+				       100 * num(m, "wholefolio"));
+			} else {
+				put_count(num(m, "stock"), 8);
+				put_count(num(m, "wholefolio"), 8);
+			}
+		}
+		putchar('\n');
+	}
+}
+
+/* One line per case, one column per mode. */
+static void print_modes(const json_t *modes, const char *experiment)
+{
+	const char *names[8];
+	size_t nr = 0, i, k;
+	json_t *r, *m, *cost;
+
+	json_array_foreach(modes, i, r) {
+		if (strcmp(str(r, "experiment"), experiment))
+			continue;
+		for (k = 0; k < nr && strcmp(names[k], str(r, "mode")); k++)
+			;
+		if (k == nr && nr < 5)
+			names[nr++] = str(r, "mode");
+	}
+	printf("\n%-16s %7s %10s", experiment, "folio", "stock");
+	for (k = 0; k < nr; k++)
+		printf(" %10.10s", names[k]);
+	putchar('\n');
+	json_array_foreach(modes, i, r) {
+		if (strcmp(str(r, "experiment"), experiment) || !first_of_case(modes, i))
+			continue;
+		cost = main_row(modes, r);
+		if (!cost)
+			continue;
+		printf("  %-14.14s", str(r, "case"));
+		put_folio(folio(r));
+		put_count(num(cost, "stock"), 10);
+		for (k = 0; k < nr; k++) {
+			double v = NAN;
+			size_t j;
+
+			json_array_foreach(modes, j, m)
+				if (same_case(m, r) && !strcmp(str(m, "mode"), names[k]) &&
+				    !strcmp(str(m, "metric"), str(cost, "metric")))
+					v = num(m, "wholefolio");
+			put_count(v, 10);
+		}
+		putchar('\n');
+	}
+}
+
+static void print_losers(const json_t *rows)
+{
+	size_t i, n = 0;
+	json_t *r;
+
+	json_array_foreach(rows, i, r) {
+		if (!loses(r))
+			continue;
+		if (!n++)
+			printf("\nWhere ours is worse by more than 1 %%:\n");
+		printf("  %-8s %-14s", str(r, "experiment"), str(r, "case"));
+		put_folio(folio(r));
+		printf(" %-14s", str(r, "metric"));
+		put_count(num(r, "stock"), 10);
+		put_count(num(r, "wholefolio"), 10);
+		put_ratio(r, 6);
+		putchar('\n');
+	}
+	if (!n)
+		printf("\nNowhere is ours worse by more than 1 %%.\n");
+}
+
+/* Each reason once, with the cases it holds for. */
+static void print_notes(const char *title, const json_t *notes)
+{
+	json_t *n, *o;
+	size_t i, k;
+
+	json_array_foreach(notes, i, n) {
+		bool said = false;
+		int cases = 0;
+
+		json_array_foreach(notes, k, o) {
+			if (strcmp(str(o, "reason"), str(n, "reason")) ||
+			    strcmp(str(o, "kernel"), str(n, "kernel")))
+				continue;
+			said |= k < i;
+			cases++;
+		}
+		if (said)
+			continue;
+		printf("%s on %s: %s %s %d KiB", title, str(n, "kernel"), str(n, "experiment"),
+		       str(n, "case"), folio(n));
+		if (cases > 1)
+			printf(" and %d more", cases - 1);
+		printf(": %s\n", str(n, "reason"));
+	}
+}
+
+static void print_all(const struct merged *m, const json_t *out)
+{
+	const char *accel = str(out, "accel");
+	json_t *r;
+	size_t i;
+
+	printf("Linux %s against %s. %s.\n", str(out, "base_version"), str(out, "series"),
+	       !strcmp(accel, "icount") ?
+	       "Figures are instructions under QEMU's icount" :
+	       "Figures are nanoseconds, and not exact");
+	printf("Ratios are ours / stock; a line that ends in \"<\" got slower.\n");
+	json_array_foreach(m->rows, i, r) {
+		if (!first_of_experiment(m->rows, i))
+			continue;
+		print_costs(m->rows, str(r, "experiment"));
+		print_memory(m->rows, str(r, "experiment"));
+	}
+	if (json_array_size(m->modes))
+		printf("\nThe modes of the switch side by side, on the same kernel:\n");
+	json_array_foreach(m->modes, i, r)
+		if (first_of_experiment(m->modes, i))
+			print_modes(m->modes, str(r, "experiment"));
+	print_losers(m->rows);
+	print_notes("Skipped", m->skipped);
+	print_notes("FAILED", m->failed);
+}
+
+/* ---- */
+
+static json_t *load(const char *path)
+{
+	json_error_t e;
+	json_t *j = json_load_file(path, 0, &e);
+
+	if (!j || !json_is_array(json_object_get(j, "rows"))) {
+		fprintf(stderr, "wf: %s is not a complete result: %s\n", path,
+			j ? "no rows" : e.text);
+		exit(1);
+	}
+	return j;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "out", required_argument, NULL, 'o' },
+		{ "accel", required_argument, NULL, 'a' },
+		{ "set", required_argument, NULL, 's' },
+		{ NULL, 0, NULL, 0 },
+	};
+	struct merged m = { json_array(), json_array(), json_array(), json_array() };
+	const char *path = NULL, *accel = "icount";
+	json_t *out = json_object(), *stock, *ours;
+	char *tmp, *eq;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (c == 'o') {
+			path = optarg;
+		} else if (c == 'a') {
+			accel = optarg;
+		} else if (c == 's' && (eq = strchr(optarg, '='))) {
+			*eq = 0;
+			json_object_set_new(out, optarg, json_string(eq + 1));
+		} else {
+			return 2;
+		}
+	}
+	if (!path || (argc - optind != 2 && argc - optind != 4))
+		return 2;
+	json_object_set_new(out, "accel", json_string(accel));
+	stock = load(argv[optind]);
+	ours = load(argv[optind + 1]);
+	merge(&m, stock, ours, accel, false, argc - optind == 4);
+	if (argc - optind == 4)
+		merge(&m, load(argv[optind + 2]), load(argv[optind + 3]), "tcg", true, false);
+	json_object_set(out, "kernel", json_object_get(ours, "kernel"));
+	json_object_set(out, "repeats", json_object_get(ours, "repeats"));
+	json_object_set(out, "rows", m.rows);
+	json_object_set(out, "modes", m.modes);
+	json_object_set(out, "skipped", m.skipped);
+	json_object_set(out, "failed", m.failed);
+
+	colour = isatty(1);
+	print_all(&m, out);
+
+	if (asprintf(&tmp, "%s.tmp", path) < 0 ||
+	    json_dump_file(out, tmp, JSON_INDENT(1) | JSON_REAL_PRECISION(8)) ||
+	    rename(tmp, path)) {
+		fprintf(stderr, "wf: cannot write %s\n", path);
+		unlink(tmp);
+		return 1;
+	}
+	return json_array_size(m.failed) ? 1 : 0;
+}

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# wf test: everything that is tested; ends in "N passed, N failed, N skipped".
+
+usage() {
+	cat <<-'END'
+	Usage: ./wf test [options] [NAME…]
+
+	Runs what is tested: the lab itself (lab/…), the patches (kernel/…), the programs of
+	tests/ on stock and on ours in a virtual machine (stock/…, ours/…) and the kernel's
+	unit tests of ours (ours/kunit). NAME is one of --list, or a pattern such as 'ours/*'.
+
+	  --quick     shorter forms of what has one
+	  --debug     the programs on the debug kernel (kernel/config/debug) with several
+	              CPUs; any report of the kernel fails the run
+	  --accel A   tcg (also "auto"), icount or kvm
+	  --list      print the names
+	END
+}
+
+quick= debug= list= accel=auto names=()
+while [ $# -gt 0 ]; do
+	case $1 in
+	-h | --help) usage && exit 0 ;;
+	--quick) quick=1 ;;
+	--debug) debug=1 ;;
+	--list) list=1 ;;
+	--accel) accel=$(value "$@") && shift ;;
+	-*) bad_use "no such option: $1" ;;
+	*) names+=("$1") ;;
+	esac
+	shift
+done
+
+. "$WF_TOP/lab/needs.sh"
+. "$WF_TOP/lab/fetch.sh"
+. "$WF_TOP/lab/patches.sh"
+. "$WF_TOP/lab/build.sh"
+. "$WF_TOP/lab/boot.sh"
+. "$WF_TOP/lab/programs.sh"
+
+accel_resolve test
+[ -n "$list" ] || needs_install
+
+# ---- which tests ---------------------------------------------------------------
+
+programs=()
+[ ! -f "$WF_TOP/tests/Makefile" ] || mapfile -t programs < <(make -s -C "$WF_TOP/tests" list)
+all=()
+if [ -z "$debug" ]; then
+	mapfile -t all < <(sed -n 's/^t_\([a-z_]*\)() {.*/lab\/\1/p' "$WF_TOP/lab/selftest.sh")
+	all+=(kernel/checkpatch "${programs[@]/#/stock/}")
+fi
+all+=("${programs[@]/#/ours/}" ours/kunit)
+
+wanted=()
+if [ ${#names[@]} = 0 ]; then
+	wanted=("${all[@]}")
+else
+	for name in "${names[@]}"; do
+		found=
+		for t in "${all[@]}"; do
+			# shellcheck disable=SC2053 # a pattern is meant
+			[[ $t = $name ]] && wanted+=("$t") && found=1
+		done
+		[ -n "$found" ] || bad_use "no test \"$name\"; --list prints them"
+	done
+fi
+if [ -n "$list" ]; then
+	printf '%s\n' "${wanted[@]}"
+	exit 0
+fi
+
+# What of $wanted begins with $1, without that.
+wanted_of() {
+	printf '%s\n' "${wanted[@]}" | sed -n "s,^$1/,,p"
+}
+
+# ---- results -------------------------------------------------------------------
+
+passed=0 failed=0 skipped=0
+
+pass() { passed=$((passed + 1)); }
+fail() {
+	failed=$((failed + 1))
+	say "FAIL  $1${2:+: $2}"
+}
+skip() {
+	skipped=$((skipped + 1))
+	say "skip  $1: $2"
+}
+
+# Count what the kernel $1 wrote for its tests, of which $2… were to run.
+count_results() {
+	local kernel=$1 what program case reason p f s
+
+	shift
+	awk -f "$WF_TOP/lab/tap.awk" "$WF_LOG/test-$kernel.result" >"$work/$kernel.cases" 2>/dev/null || :
+	for program; do
+		p=0 f=0 s=0
+		while IFS=$'\t' read -r what _ case reason; do
+			case $what in
+			pass) pass && p=$((p + 1)) ;;
+			fail) fail "$kernel/$program: $case" "$reason" && f=$((f + 1)) ;;
+			skip) skip "$kernel/$program: $case" "${reason:-says no reason}" && s=$((s + 1)) ;;
+			esac
+		done < <(awk -F'\t' -v p="$program" '$2 == p' "$work/$kernel.cases")
+		if [ $((p + f + s)) = 0 ]; then
+			fail "$kernel/$program" "did not run"
+		else
+			say "$([ $f = 0 ] && echo 'ok  ' || echo 'FAIL')  $kernel/$program: $p passed, $f failed, $s skipped"
+		fi
+	done
+}
+
+# ---- the lab and the patches -----------------------------------------------------
+
+run_lab_test() {
+	local rc=0 log=$WF_LOG/selftest-$1.log start=$SECONDS
+
+	step "lab/$1" "$log" : env ${quick:+WF_QUICK=1} bash "$WF_TOP/lab/selftest.sh" "$1" || rc=$?
+	case $rc in
+	0) pass && say "ok    lab/$1  $(since $start)" ;;
+	77) skip "lab/$1" "$(tail -n 1 "$log")" ;;
+	*) fail "lab/$1" "$(tail -n 1 "$log") (log: $(short "$log"))" ;;
+	esac
+}
+
+# checkpatch has nothing to say about any patch of ours.
+run_checkpatch() {
+	local dir log=$WF_LOG/checkpatch.log
+
+	stock_build lab
+	series=ours
+	series_stage "$stock"
+	git -C "$stage" format-patch -q -o "$stage/.out" stock
+	if (cd "$stock" && scripts/checkpatch.pl --strict --no-signoff --quiet --no-summary --terse \
+		--ignore FILE_PATH_CHANGES "$stage"/.out/*.patch) >"$log" 2>&1; then
+		pass && say "ok    kernel/checkpatch"
+	else
+		sed "s,^$stage/.out/,  ," "$log" | head -n 20 >&2
+		fail kernel/checkpatch "$(wc -l <"$log") remarks (log: $(short "$log"))"
+	fi
+}
+
+# ---- the programs in virtual machines --------------------------------------------
+
+# A kernel that ends badly fails what it was running; the others go on.
+boot_failed() {
+	ended_badly[$1]=$2
+}
+declare -A ended_badly
+
+test_job() {
+	local file=$1 t
+
+	shift
+	{
+		[ -z "$quick" ] || echo 'export WF_QUICK=1'
+		echo '{'
+		for t; do
+			echo "echo 'wf: run $t'"
+			if [ "$t" = kunit ]; then
+				echo 'cat /sys/kernel/debug/kunit/*/results 2>/dev/null || echo "this kernel has no unit tests"'
+				echo 'echo "wf: exit 0"'
+			else
+				echo "timeout ${WF_PROGRAM_TIMEOUT:-900} /wf/$t; echo \"wf: exit \$?\""
+			fi
+		done
+		echo '} </dev/null >/dev/ttyS1 2>&1'
+	} >"$file"
+}
+
+# Boot kernel image $2 as test-$1 with the tests $3….
+test_start() {
+	local name=$1 image=$2 t files=() append=kunit.enable=0
+
+	shift 2
+	for t; do
+		[ "$t" = kunit ] && append=kunit.enable=1 || files+=("$WF_BUILD/tests/$t")
+	done
+	test_job "$work/job-$name" "$@"
+	initramfs "$work/$name.cpio" "$work/job-$name" "${files[@]}"
+	boot_start "test-$name" "$image" "$work/$name.cpio" "$accel" "$cpus" "$vm_memory" "$append"
+}
+
+# Any report of the kernel on its console is a failure.
+check_console() {
+	local reports
+
+	[ -z "${ended_badly[test-$1]-}" ] || fail "$1/console" "${ended_badly[test-$1]}"
+	if reports=$(kernel_reports "test-$1"); then
+		fail "$1/console" "$(wc -l <<<"$reports") reports of the kernel (log: $(short "$WF_LOG/test-$1.console"))"
+		kernel_report_show "test-$1" "$2" >&2
+	elif [ -z "${ended_badly[test-$1]-}" ]; then
+		pass
+	fi
+}
+
+run_programs() {
+	local on_stock on_ours config=lab booted=() k
+
+	mapfile -t on_stock < <(wanted_of stock)
+	mapfile -t on_ours < <(wanted_of ours)
+	[ $((${#on_stock[@]} + ${#on_ours[@]})) -gt 0 ] || return 0
+	cpus=2 vm_memory=${WF_VM_MEMORY:-2048}
+	ours=ours
+	if [ -n "$debug" ]; then
+		config=debug ours=debug cpus=4 vm_memory=${WF_VM_MEMORY:-4096}
+	fi
+	[ "$accel" != icount ] || cpus=1
+	series=ours
+	if [ ${#on_ours[@]} -gt 0 ]; then series_build $ours $config; else stock_build $config; fi
+	program_tests "$stock"
+	scratch_in "$WF_BUILD"
+	work=$scratch
+	if [ ${#on_stock[@]} -gt 0 ]; then
+		test_start stock "$stock/arch/x86/boot/bzImage" "${on_stock[@]}"
+		booted+=(test-stock)
+	fi
+	if [ ${#on_ours[@]} -gt 0 ]; then
+		test_start $ours "$kernel" "${on_ours[@]}"
+		booted+=("test-$ours")
+	fi
+	boot_wait "${booted[@]}"
+	if [ ${#on_stock[@]} -gt 0 ]; then
+		count_results stock "${on_stock[@]}"
+		check_console stock "$stock"
+	fi
+	if [ ${#on_ours[@]} -gt 0 ]; then
+		count_results $ours "${on_ours[@]}"
+		check_console $ours "$tree"
+	fi
+}
+
+started=$SECONDS
+while read -r t; do
+	[ -z "$t" ] || run_lab_test "$t"
+done < <(wanted_of lab)
+[[ " ${wanted[*]} " != *" kernel/checkpatch "* ]] || run_checkpatch
+run_programs
+
+say "Took $(since $started)"
+printf '%d passed, %d failed, %d skipped\n' $passed $failed $skipped
+[ $failed = 0 ]
