@@ -183,6 +183,67 @@ static int window_of_one_store(const struct layout *l, const char *mode)
 	return KSFT_PASS;
 }
 
+/* The counters of the folio's size: each page was made writable once. */
+static int counters(const struct layout *l, const char *mode)
+{
+	long faults, before[2], after[2];
+	struct region r;
+	bool on = mode && strcmp(mode, "never");
+
+	if (thp_stat(l->folio, "wp_fault_reuse") < 0)
+		return skip("kernel has no counter wp_fault_reuse");
+	NEED(region_get_unshared(&r, l, 3));
+	before[0] = thp_stat(l->folio, "wp_fault_reuse");
+	before[1] = thp_stat(l->folio, "wp_fault_reuse_ptes");
+	faults = stamp_faults(r.mem, 0, r.pages, 1);
+	after[0] = thp_stat(l->folio, "wp_fault_reuse") - before[0];
+	after[1] = thp_stat(l->folio, "wp_fault_reuse_ptes") - before[1];
+	FAIL_IF(after[0] != (on ? faults : 0), "wp_fault_reuse counted %ld of %ld faults",
+		after[0], faults);
+	FAIL_IF(after[1] != (on ? r.pages : 0), "wp_fault_reuse_ptes counted %ld of %d pages",
+		after[1], r.pages);
+	return KSFT_PASS;
+}
+
+#define TRACING "/sys/kernel/tracing/"
+
+static int tracepoint(const struct layout *l, const char *mode)
+{
+	char line[512], want[64];
+	struct region r;
+	int k, found = 0;
+	FILE *f;
+
+	if (access(TRACING "events/wp_fault/mm_wp_fault/enable", F_OK))
+		return skip("kernel has no tracepoint mm_wp_fault, or tracefs is not mounted");
+	if (!mode || !strcmp(mode, "never"))
+		return skip("no window, no event");
+	NEED(region_get_unshared(&r, l, 1));
+	k = odd_page(&r);
+	SYS(-!!file_write(TRACING "trace", "0"));
+	SYS(-!!file_write(TRACING "events/wp_fault/mm_wp_fault/enable", "1"));
+	stamp_page(r.mem + k * PAGE, k, 1);
+	SYS(-!!file_write(TRACING "events/wp_fault/mm_wp_fault/enable", "0"));
+	f = fopen(TRACING "trace", "re");
+	FAIL_IF(!f, "trace: %s", strerror(errno));
+	snprintf(want, sizeof(want), "address=%p", r.mem + k * PAGE);
+	while (fgets(line, sizeof(line), f)) {
+		int order = -1, nr = -1;
+		char *p = strstr(line, "order=");
+
+		if (!strstr(line, want) || !p)
+			continue;
+		found++;
+		sscanf(p, "order=%d start=0x%*x nr=%d", &order, &nr);
+		FAIL_IF((PAGE << order) != r.folio || nr < 1 || nr > r.fpages ||
+			!strstr(line, "reused"), "%s", line);
+		FAIL_IF(!strcmp(mode, "whole") && nr != r.fpages, "%s", line);
+	}
+	fclose(f);
+	FAIL_IF(found != 1, "%d events for one fault", found);
+	return KSFT_PASS;
+}
+
 /* An exclusive page is reused, never copied. */
 static int exclusive_not_copied(const struct layout *l, const char *mode)
 {
@@ -540,6 +601,10 @@ static const struct test_case cases[] = {
 	  random_faults, ON_EVERY },
 	{ "One store makes its window writable and no other folio",
 	  window_of_one_store, ON_EVERY },
+	{ "Counters of the folio's size count faults and pages",
+	  counters, ON_LARGE },
+	{ "Tracepoint tells of a fault where it was and what it did",
+	  tracepoint, ON_LARGE },
 	{ "Exclusive pages are reused, never copied",
 	  exclusive_not_copied, ON_EVERY | ON_PMD },
 	{ "Only the page that was written becomes dirty",

@@ -61,9 +61,9 @@ static void *writer(void *arg)
 	return NULL;
 }
 
-static int start(const struct layout *l)
+static int start_folios(const struct layout *l, int folios)
 {
-	NEED(region_get(&st.r, l, FEW(l)));
+	NEED(region_get(&st.r, l, folios));
 	memset(st.r.mem, 0, st.r.size);
 	for (int i = 0; i < st.r.pages; i++)
 		if (owner(i) < 0)
@@ -74,6 +74,11 @@ static int start(const struct layout *l)
 		FAIL_IF(pthread_create(&st.thread[i], NULL, writer, (void *)i), "thread");
 	pthread_barrier_wait(&st.barrier);
 	return KSFT_PASS;
+}
+
+static int start(const struct layout *l)
+{
+	return start_folios(l, FEW(l));
 }
 
 static int finish(unsigned int gen)
@@ -257,6 +262,39 @@ static int writers_and_pageout(const struct layout *l, const char *mode)
 	return finish(0);
 }
 
+static int writers_and_compaction(const struct layout *l, const char *mode)
+{
+	if (access("/proc/sys/vm/compact_memory", F_OK))
+		return skip("kernel has no compaction");
+	NEED(start(l));
+	for (int i = 0; i < rounds() / 2; i++) {
+		NEED(fork_and_exit());
+		SYS(-!!file_write("/proc/sys/vm/compact_memory", "1"));
+		NEED(fork_snapshot(0));
+	}
+	return finish(0);
+}
+
+/* 2 MiB become one huge page, and fall into pieces again. */
+static int writers_and_collapse(const struct layout *l, const char *mode)
+{
+	NEED(start_folios(l, MB2 / l->folio));
+	for (int i = 0; i < rounds() / 2; i++) {
+		char *p = st.r.mem + 7 * PAGE;
+
+		NEED(fork_and_exit());
+		/* EAGAIN and the like: the writers were in the way. */
+		if (madvise(st.r.mem, MB2, MADV_COLLAPSE) && errno == EINVAL)
+			return skip("kernel has no MADV_COLLAPSE");
+		NEED(fork_snapshot(0));
+		SYS(mprotect(p, PAGE, PROT_READ));
+		NEED(fork_and_exit());
+		sched_yield();
+		SYS(mprotect(p, PAGE, PROT_READ | PROT_WRITE));
+	}
+	return finish(0);
+}
+
 /* All start at the same moment on memory that has just become exclusive. */
 static void *one_pass(void *arg)
 {
@@ -303,6 +341,10 @@ static const struct test_case cases[] = {
 	  writers_and_mremap, ON_LARGE },
 	{ "Threads write while MADV_PAGEOUT swaps their memory out",
 	  writers_and_pageout, ON_LARGE | ON_PMD },
+	{ "Threads write while memory is compacted",
+	  writers_and_compaction, ON_LARGE | ON_PMD },
+	{ "Threads write while MADV_COLLAPSE makes a huge page of their memory",
+	  writers_and_collapse, ON_64K_UP },
 };
 
 int main(void)
