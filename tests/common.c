@@ -5,8 +5,12 @@
 #include <dirent.h>
 #include <limits.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/swap.h>
 #include <sys/uio.h>
+
+#define CGROUPS "/sys/fs/cgroup/"
+#define CGROUP CGROUPS "wf-test/"
 
 /* Longer than any case takes under emulation, shorter than patience. */
 #define CASE_SECONDS	60
@@ -107,6 +111,7 @@ void settings_restore(void)
 		nr_saved--;
 		file_write(saved[nr_saved].path, saved[nr_saved].val);
 	}
+	rmdir(CGROUP);
 	if (shared && shared->made_swap) {
 		shared->made_swap = false;
 		if (!swapoff("/dev/zram0"))
@@ -836,6 +841,51 @@ int need_swap(void)
 			    strerror(errno));
 	shared->made_swap = true;
 	return KSFT_PASS;
+}
+
+/* --- a memory cgroup ----------------------------------------------------- */
+
+int cgroup_enter(void)
+{
+	if (access(CGROUPS "cgroup.controllers", F_OK))
+		return skip("no cgroup2 on " CGROUPS);
+	file_write(CGROUPS "cgroup.subtree_control", "+memory");
+	if (mkdir(CGROUP, 0755) && errno != EEXIST)
+		return skip("cannot make " CGROUP ": %s", strerror(errno));
+	if (access(CGROUP "memory.max", F_OK))
+		return skip("no memory controller in " CGROUPS);
+	file_write(CGROUP "memory.max", "max");
+	if (file_write(CGROUP "cgroup.procs", "0"))
+		return skip("cannot move into " CGROUP);
+	return KSFT_PASS;
+}
+
+int cgroup_limit(long bytes)
+{
+	char buf[32];
+
+	snprintf(buf, sizeof(buf), "%ld", bytes);
+	return file_write(CGROUP "memory.max", buf);
+}
+
+long cgroup_current(void)
+{
+	char buf[64];
+
+	return file_read(CGROUP "memory.current", buf, sizeof(buf)) < 0 ? -1 : atol(buf);
+}
+
+long cgroup_event(const char *name)
+{
+	char buf[1024], *p;
+	size_t n = strlen(name);
+
+	if (file_read(CGROUP "memory.events", buf, sizeof(buf)) < 0)
+		return -1;
+	for (p = buf; p && *p; p = strchr(p, '\n'), p += !!p)
+		if (!strncmp(p, name, n) && p[n] == ' ')
+			return atol(p + n);
+	return -1;
 }
 
 /* --- the table ---------------------------------------------------------- */

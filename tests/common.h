@@ -271,4 +271,12 @@ int around_bad(char *mem, int pages, int k, int n, unsigned int gen);
 /* Make sure that there is swap; KSFT_PASS or KSFT_SKIP. */
 int need_swap(void);
 
+/* --- a memory cgroup ----------------------------------------------------- */
+
+/* Move this process into a memory cgroup of its own; KSFT_PASS or KSFT_SKIP. */
+int cgroup_enter(void);
+int cgroup_limit(long bytes);		/* memory.max; 0 or -errno */
+long cgroup_current(void);		/* memory.current */
+long cgroup_event(const char *name);	/* a line of memory.events */
+
 #endif

@@ -539,6 +539,48 @@ static int swap_entries_amid(const struct layout *l, const char *mode)
 	return KSFT_PASS;
 }
 
+/* --- memory pressure ------------------------------------------------------ */
+
+/* Reuse needs no memory: it works where not a page more can be had. */
+static int memcg_full(const struct layout *l, const char *mode)
+{
+	struct region r;
+	long faults;
+
+	NEED(cgroup_enter());
+	NEED(region_get_unshared(&r, l, (4UL << 20) / l->folio));
+	FAIL_IF(cgroup_limit(cgroup_current()), "memory.max");
+	faults = stamp_faults(r.mem, 0, r.pages, 1);
+	FAIL_STAMP(r.mem, 0, r.pages, 1, "contents");
+	FAIL_IF(!reuse_faults_fit(mode, r.fpages, r.pages / r.fpages, faults), "faults");
+	FAIL_IF(cgroup_event("oom_kill") > 0, "out of memory");
+	FAIL_IF(!is_folios(r.mem, r.size, r.folio), "folios fell apart");
+	return KSFT_PASS;
+}
+
+/* Copies do: parent and child write until they have to be swapped out. */
+static int memcg_swaps(const struct layout *l, const char *mode)
+{
+	struct region r;
+	struct peer p;
+
+	NEED(need_swap());
+	NEED(cgroup_enter());
+	NEED(region_get(&r, l, (4UL << 20) / l->folio));
+	FAIL_IF(cgroup_limit(6L << 20), "memory.max");
+	NEED(peer_fork(&p));
+	stamp_range(r.mem, 0, r.pages, 1);
+	FAIL_IF(!peer_stamped(&p, r.mem, 0, r.pages, 0), "child sees the parent's writes");
+	FAIL_IF(!peer_stamp(&p, r.mem, 0, r.pages, 2), "child");
+	FAIL_STAMP(r.mem, 0, r.pages, 1, "parent sees the child's writes");
+	FAIL_IF(!peer_stamped(&p, r.mem, 0, r.pages, 2), "child");
+	FAIL_IF(!peer_quit(&p), "child");
+	NEED(fork_and_exit());
+	stamp_range(r.mem, 0, r.pages, 3);
+	FAIL_STAMP(r.mem, 0, r.pages, 3, "parent");
+	return KSFT_PASS;
+}
+
 /* --- PMD ------------------------------------------------------------------ */
 
 static int pmd_reused(const struct layout *l, const char *mode)
@@ -619,6 +661,10 @@ static const struct test_case cases[] = {
 	  swap_leftover, ON_LARGE | ON_PMD },
 	{ "Swap entries amid the folio",
 	  swap_entries_amid, ON_LARGE | ON_PMD },
+	{ "Memory cgroup at its limit: what is exclusive is reused",
+	  memcg_full, ON_64K_UP },
+	{ "Memory cgroup beyond its limit: copies, with swap",
+	  memcg_swaps, ON_64K_UP | ON_PMD },
 	{ "Huge page stays mapped by a PMD when it is reused",
 	  pmd_reused, ON_PMD },
 	{ "Huge page split by mprotect of one page after fork",
