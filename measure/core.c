@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/statfs.h>
 #include <sys/swap.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,6 +36,8 @@ struct undo {
 };
 
 #define MAX_UNDO	128
+#define RAMFS_MAGIC	0x858458f6
+#define TMPFS_MAGIC	0x01021994
 
 struct undo_table {
 	volatile unsigned int n;
@@ -261,6 +264,20 @@ static void calibrate_copy(void)
 }
 
 /**
+ * in_lab - is this a machine that lives in its initramfs?
+ *
+ * The lab's does; nobody's desktop does. What would touch others' work on a
+ * machine (swap, the page allocator's lists) is done in the lab only.
+ */
+bool in_lab(void)
+{
+	struct statfs s;
+
+	return is_root() && !statfs("/", &s) &&
+	       (s.f_type == RAMFS_MAGIC || s.f_type == TMPFS_MAGIC);
+}
+
+/**
  * core_init - take the machine into our hands: lock, guardian, signals, clock
  *
  * Ends the program when another folio-measure holds the lock. Also turns off
@@ -300,6 +317,13 @@ void core_init(void)
 		setting_set(THP_DIR "/khugepaged/pages_to_scan", "1");
 		setting_set(THP_DIR "/khugepaged/scan_sleep_millisecs", "2000000000");
 	}
+	/*
+	 * How many pages lie ready in the per-CPU lists depends on all that was
+	 * freed before, by up to some percent of a case that allocates. Short
+	 * lists of a fixed length make every case begin alike.
+	 */
+	if (in_lab())
+		setting_set("/proc/sys/vm/percpu_pagelist_high_fraction", "100000000");
 }
 
 /**

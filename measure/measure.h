@@ -48,6 +48,7 @@ bool setting_write(const char *path, const char *val);
 void undo_write(const char *path, const char *val);
 void undo_swapoff(const char *path);
 bool is_root(void);
+bool in_lab(void);
 
 /* One CLOCK_MONOTONIC reading: nanoseconds, or instructions under icount. */
 static inline uint64_t now(void)

@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/statfs.h>
 #include <sys/swap.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -34,8 +33,6 @@
 #define FSCONFIG_SET_STRING	1
 #define FSCONFIG_CMD_CREATE	6
 #endif
-#define RAMFS_MAGIC	0x858458f6
-#define TMPFS_MAGIC	0x01021994
 
 static const unsigned int sizes[] = { 4, 64, 2048 };
 
@@ -125,14 +122,6 @@ static bool swap_in_use(void)
 	return n > 1;
 }
 
-/* A machine that lives in its initramfs is the lab's, nobody's desktop. */
-static bool lives_in_initramfs(void)
-{
-	struct statfs s;
-
-	return !statfs("/", &s) && (s.f_type == RAMFS_MAGIC || s.f_type == TMPFS_MAGIC);
-}
-
 static bool make_swap(const char *dev, size_t bytes)
 {
 	struct {
@@ -170,7 +159,7 @@ static bool swap_start(const struct where *w, bool *ours)
 		     "the program page out its own memory");
 		return false;
 	}
-	if (!is_root() || !lives_in_initramfs()) {
+	if (!in_lab()) {
 		skip(w, "no swap is on, and only in the lab's machine it is set up for this; "
 		     "turn on swap and use --allow-swap");
 		return false;
