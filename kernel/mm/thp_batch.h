@@ -15,6 +15,7 @@
  * enum thp_batch_stat_item - events counted per folio size
  * @WP_FAULT_REUSE: write faults that reused a large folio.
  * @WP_FAULT_REUSE_PTES: PTEs that these faults made writable.
+ * @MADV_FREE_CUT: folios cut where an madvise() call started or ended.
  * @__THP_BATCH_STAT_COUNT: number of counters.
  *
  * Shown in hugepages-<size>kB/stats/, the names in lower case.
@@ -22,6 +23,7 @@
 enum thp_batch_stat_item {
 	WP_FAULT_REUSE,
 	WP_FAULT_REUSE_PTES,
+	MADV_FREE_CUT,
 	__THP_BATCH_STAT_COUNT
 };
 
