@@ -150,6 +150,7 @@ struct shm {
 	struct mpin pin[NPIN];
 	uint32_t ref[NCONTENT];
 	uint32_t cfree[NCONTENT], ncfree;
+	unsigned long unseen;	/* pages that pagemap said were none and were not */
 	bool has_softdirty, has_scan, has_uffd, has_uffd_async, has_uring;
 	bool has_force;		/* /proc/self/mem goes past permissions */
 	bool verbose, digest;
@@ -211,7 +212,7 @@ static inline uint64_t page_seed(uint32_t v, unsigned int page)
 {
 	return v * 2654435761ULL + ((uint64_t)page << 32);
 }
-extern unsigned long stat_ops[OP_NR], stat_skip[OP_NR], stat_oom;
+extern unsigned long stat_ops[OP_NR], stat_skip[OP_NR], stat_ns[OP_NR], stat_oom;
 extern unsigned int opt_procs, opt_check;
 extern int opt_digest_fd;
 extern bool opt_inject, opt_verbose;

@@ -21,7 +21,7 @@
 #include <unistd.h>
 #include "chk.h"
 
-unsigned long stat_ops[OP_NR], stat_skip[OP_NR], stat_oom;
+unsigned long stat_ops[OP_NR], stat_skip[OP_NR], stat_ns[OP_NR], stat_oom;
 unsigned int opt_procs = NPROC, opt_check = 100;
 int opt_digest_fd = -1;
 bool opt_inject, opt_verbose;
@@ -668,11 +668,20 @@ static void digest_line(unsigned int step, const struct op *o, int r)
 		opt_digest_fd = -1;
 }
 
+static unsigned long since(const struct timespec *t0)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (unsigned long)((t.tv_sec - t0->tv_sec) * 1000000000L + t.tv_nsec - t0->tv_nsec);
+}
+
 int episode(struct op *ops, unsigned int n, uint64_t seed, bool generate,
 	    struct failure *f)
 {
 	struct sigaction sa = { .sa_handler = on_child };
 	struct rng r = { seed };
+	struct timespec t0;
 	unsigned int step, p;
 	uint64_t x;
 	int res = 0;
@@ -722,7 +731,9 @@ int episode(struct op *ops, unsigned int n, uint64_t seed, bool generate,
 			printf("# %u: %s\n", step, line);
 			fflush(stdout);
 		}
+		clock_gettime(CLOCK_MONOTONIC, &t0);
 		res = do_op(&o);
+		stat_ns[o.t] += since(&t0);
 		eff[step] = o;
 		if (res == SKIP) {
 			eff[step].n = EFF_SKIP;
@@ -734,8 +745,12 @@ int episode(struct op *ops, unsigned int n, uint64_t seed, bool generate,
 			res = reap();
 		if (res >= 0 && opt_digest_fd >= 0)
 			digest_line(step, &o, res);
-		if (res >= 0 && opt_check && step % opt_check == opt_check - 1)
+		if (res >= 0 && opt_check && step % opt_check == opt_check - 1) {
+			clock_gettime(CLOCK_MONOTONIC, &t0);
 			res = check_all(step / opt_check % 8 == 7);
+			stat_ns[OP_CHECKALL] += since(&t0);
+			stat_ops[OP_CHECKALL]++;
+		}
 		for (p = 0; p < NPROC && !S->pr[p].alive; p++)
 			;
 		if (p == NPROC && res >= 0) {	/* the OOM killer took the last one */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static struct {
 	bool shrink, list;
 } opt = { .seed = 1, .ops = 20000, .episode = 1500, .jobs = 1 };
 
-struct tally { unsigned long ops, episodes, oom, by[OP_NR], skip[OP_NR]; };
+struct tally { unsigned long ops, episodes, oom, unseen, by[OP_NR], skip[OP_NR], ns[OP_NR]; };
 
 static void usage(FILE *to)
 {
@@ -138,6 +139,17 @@ static int found(struct op *ops, unsigned int n, uint64_t seed, struct failure *
 	return 1;
 }
 
+/* Only one process of a tree runs at a time: a switch is cheaper than a wake-up. */
+static void stay_on(unsigned int job)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(job % (n > 0 ? (unsigned int)n : 1), &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+
 /* One job: every jobs-th episode. */
 static int run_job(unsigned int job, struct tally *t, volatile uint32_t *stop)
 {
@@ -148,6 +160,7 @@ static int run_job(unsigned int job, struct tally *t, volatile uint32_t *stop)
 	unsigned int i;
 
 	eff = calloc(opt.episode + 1, sizeof(*eff));
+	stay_on(job);
 	setup_shared();
 	probe();
 	for (e = job; e < todo && !*stop; e += opt.jobs) {
@@ -173,9 +186,11 @@ static int run_job(unsigned int job, struct tally *t, volatile uint32_t *stop)
 		}
 	}
 	t->oom = stat_oom;
+	t->unseen = S->unseen;
 	for (i = 0; i < OP_NR; i++) {
 		t->by[i] = stat_ops[i];
 		t->skip[i] = stat_skip[i];
+		t->ns[i] = stat_ns[i];
 	}
 	return 0;
 }
@@ -232,17 +247,20 @@ static int run(void)
 		all.ops += t[j].ops;
 		all.episodes += t[j].episodes;
 		all.oom += t[j].oom;
+		all.unseen += t[j].unseen;
 		for (i = 0; i < OP_NR; i++) {
 			all.by[i] += t[j].by[i];
 			all.skip[i] += t[j].skip[i];
+			all.ns[i] += t[j].ns[i];
 		}
 	}
-	printf("# %lu ops in %lu episodes, seeds %lu to %lu, killed by the OOM killer %lu\n# done (not applicable):",
+	printf("# %lu ops in %lu episodes, seeds %lu to %lu, killed by the OOM killer %lu, none in pagemap though there %lu\n# done (not applicable, us each):",
 	       all.ops, all.episodes, (unsigned long)opt.seed,
-	       (unsigned long)(opt.seed + all.episodes - 1), all.oom);
+	       (unsigned long)(opt.seed + all.episodes - 1), all.oom, all.unseen);
 	for (i = 0; i < OP_NR; i++)
 		if (all.by[i] + all.skip[i])
-			printf(" %s %lu(%lu)", op_info[i].name, all.by[i], all.skip[i]);
+			printf(" %s %lu(%lu, %lu)", op_info[i].name, all.by[i], all.skip[i],
+			       all.by[i] ? all.ns[i] / 1000 / all.by[i] : 0);
 	printf("\n");
 	return r;
 }

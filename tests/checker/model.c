@@ -119,11 +119,10 @@ void bytes_make(unsigned char *dst, uint32_t off, uint32_t len, uint64_t seed,
 	if (style == 4)		/* one of four contents: work for KSM */
 		r.s = seed & 3;
 	if (!(off & 7) && !(len & 7)) {
-		for (i = 0; i < len; i += 8) {
-			uint64_t x = rnd(&r) | 1;
+		uint64_t x = rnd(&r) | 1, y = rnd(&r) & ~1ULL;
 
+		for (i = 0; i < len; i += 8, x += y)
 			memcpy(dst + off + i, &x, 8);
-		}
 		return;
 	}
 	for (i = 0; i < len; i++)

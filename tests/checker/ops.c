@@ -39,7 +39,7 @@ const struct op_info op_info[OP_NR] = {
 	[OP_PINWRITE]	= { "pin-write", 10, "write through the pin" },
 	[OP_UNPIN]	= { "unpin", 12, "drop the pin" },
 	[OP_SWAPCYCLE]	= { "swapcycle", 1, "swapoff and swapon" },
-	[OP_RECLAIM]	= { "reclaim", 14, "memory.reclaim" },
+	[OP_RECLAIM]	= { "reclaim", 7, "memory.reclaim" },
 	[OP_MEMLIMIT]	= { "memlimit", 5, "memory.max below usage, or none" },
 	[OP_COMPACT]	= { "compact", 2, "compact memory" },
 	[OP_THP]	= { "thp", 24, "enabled of one THP size" },
@@ -151,6 +151,29 @@ static int gen_alive(struct rng *r)
 	return n ? live[below(r, (uint32_t)n)] : 0;
 }
 
+/* A range that userfaultfd knows, where there is one. */
+static void gen_registered(struct rng *r, struct op *op)
+{
+	unsigned int p0 = below(r, opt_procs), a0 = below(r, NPAGES), i, j;
+
+	for (i = 0; i < opt_procs; i++) {
+		const struct mproc *pr = &S->pr[(p0 + i) % opt_procs];
+
+		if (!pr->alive || !pr->uffd_mode)
+			continue;
+		for (j = 0; j < NPAGES; j += 7)
+			if (pr->pg[(a0 + j) % NPAGES].fl & F_UFFD)
+				break;
+		if (j >= NPAGES)
+			continue;
+		op->p = (uint8_t)((p0 + i) % opt_procs);
+		op->a = (uint16_t)((a0 + j) % NPAGES);
+		if (op->a + op->n > (int)NPAGES)
+			op->n = (uint16_t)(NPAGES - op->a);
+		return;
+	}
+}
+
 static int count_alive(void)
 {
 	int i, n = 0;
@@ -235,6 +258,10 @@ void op_gen(struct rng *r, struct op *op)
 	case OP_UFFD_WP:
 	case OP_SCAN:
 		op->v = below(r, 4) != 0;
+		gen_registered(r, op);
+		break;
+	case OP_UFFD_UNREG:
+		gen_registered(r, op);
 		break;
 	case OP_SPLICE:
 		if (op->n > 8)
@@ -256,7 +283,7 @@ void op_gen(struct rng *r, struct op *op)
 			}
 		break;
 	case OP_RECLAIM:
-		op->v = 1 + below(r, 16);
+		op->v = 1 + below(r, 6);
 		break;
 	case OP_MEMLIMIT:
 		op->v = below(r, 2);

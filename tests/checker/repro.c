@@ -36,7 +36,7 @@ static const char head[] =
 "\tif (v % 8 == 3) { *off = rnd(&r) % (PG - 300); *len = 1 + rnd(&r) % 300; }\n"
 "\tif (v % 8 == 4) s &= 3;\n"
 "\tif (v % 8 == 5) memset(buf + *off, 0, *len);\n"
-"\telse if (!(*off & 7) && !(*len & 7)) for (k = 0; k < *len; k += 8) { uint64_t x = rnd(&s) | 1; memcpy(buf + *off + k, &x, 8); }\n"
+"\telse if (!(*off & 7) && !(*len & 7)) { uint64_t x = rnd(&s) | 1, y = rnd(&s) & ~1ULL; for (k = 0; k < *len; k += 8, x += y) memcpy(buf + *off + k, &x, 8); }\n"
 "\telse for (k = 0; k < *len; k++) buf[*off + k] = rnd(&s) | 1;\n"
 "\treturn !skip;\n}\n"
 "enum { STORE, LOAD, KERNEL, FORCED, REMOTE };\n"

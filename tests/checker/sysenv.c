@@ -23,7 +23,7 @@ static char cg[128];
 static char sizes[16][32];
 static unsigned int nsizes;
 static bool have_swap;
-static struct { char path[128], val[64]; } saved[64];
+static struct { char path[256], val[256]; } saved[64];
 static unsigned int nsaved;
 
 static const char *const thp_vals[] = { "always", "always", "madvise", "never", "inherit" };
@@ -38,7 +38,7 @@ static const struct { const char *name, *vals[5]; } knobs[] = {
 
 static int put(const char *val, const char *fmt, ...)
 {
-	char path[160];
+	char path[512];
 	va_list ap;
 	ssize_t r;
 	int fd;
@@ -56,7 +56,7 @@ static int put(const char *val, const char *fmt, ...)
 
 static long get(char *buf, size_t len, const char *fmt, ...)
 {
-	char path[160];
+	char path[512];
 	va_list ap;
 	ssize_t r;
 	int fd;
@@ -174,7 +174,7 @@ void env_restore(void)
 void env_episode(void)
 {
 	unsigned int i, j;
-	char path[160];
+	char path[512];
 
 	put("0", "/sys/kernel/mm/ksm/run");
 	for (i = 0; i < nsizes; i++)
