@@ -13,7 +13,7 @@
 #define CGROUP CGROUPS "wf-test/"
 
 /* Longer than any case takes under emulation, shorter than patience. */
-#define CASE_SECONDS	60
+#define CASE_SECONDS	30
 
 /* Written by the process of a case, read by the one that runs the table. */
 static struct {

@@ -411,6 +411,26 @@ static int lazyfree_clean(const struct layout *l, const char *mode)
 	return KSFT_PASS;
 }
 
+/* All were written: a window must not take that back. */
+static int lazyfree_dirty(const struct layout *l, const char *mode)
+{
+	struct region r;
+	int k;
+
+	NEED(region_get(&r, l, 1));
+	k = odd_page(&r);
+	SYS(madvise(r.mem, r.size, MADV_FREE));
+	stamp_range(r.mem, 0, r.pages, 1);
+	FAIL_IF(smaps_kb(r.mem, "LazyFree") != 0, "written, but %ld KiB are lazily freed",
+		smaps_kb(r.mem, "LazyFree"));
+	NEED(fork_and_exit());
+	stamp_page(r.mem + k * PAGE, k, 2);
+	FAIL_IF(smaps_kb(r.mem, "LazyFree") != 0,
+		"%ld KiB are lazily freed, though written since",
+		smaps_kb(r.mem, "LazyFree"));
+	return KSFT_PASS;
+}
+
 /* Written through the window after MADV_FREE: has to survive reclaim. */
 static int lazyfree_kept(const struct layout *l, const char *mode)
 {
@@ -652,6 +672,8 @@ static const struct test_case cases[] = {
 	  exclusive_not_copied, ON_EVERY | ON_PMD },
 	{ "Only the page that was written becomes dirty",
 	  lazyfree_clean, ON_LARGE },
+	{ "Pages that were dirty stay dirty",
+	  lazyfree_dirty, ON_LARGE },
 	{ "Pages written after MADV_FREE survive reclaim",
 	  lazyfree_kept, ON_LARGE | ON_PMD },
 	{ "Pages made writable and then freed by MADV_FREE can be dropped",
