@@ -85,7 +85,7 @@ cleanup() {
 		kill -KILL -- "-$pid" 2>/dev/null || :
 	done
 	[ ${#scratches[@]} = 0 ] || rm -rf -- "${scratches[@]}"
-	[ $rc -lt 128 ] || say "wf: interrupted; nothing is left running"
+	case $rc in 129 | 130 | 143) say "wf: interrupted; nothing is left running" ;; esac
 	exit $rc
 }
 trap cleanup EXIT

@@ -57,7 +57,7 @@ source_cached() {
 	local tar sum
 
 	# The pinned one, or the newest of what was taken in its place.
-	for tar in "$WF_CACHE/linux-$debian.tar.xz" $(ls -t "$WF_CACHE"/linux-*.tar.xz 2>/dev/null); do
+	for tar in "$WF_CACHE/linux-$debian.tar.xz" $(ls -t "$WF_CACHE"/linux-*.tar.xz 2>/dev/null || :); do
 		[ -f "$tar" ] && [ -f "$tar.sha256" ] || continue
 		source_version=${tar##*/linux-} source_version=${source_version%.tar.xz}
 		sum=$(cat "$tar.sha256")

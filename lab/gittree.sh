@@ -39,7 +39,9 @@ gittree_stock() {
 	mv "$scratch" "$gittree"
 }
 
+# Debian's .gitignore ignores everything but debian/: those lines would hide new files.
 gittree_first() {
+	sed -i '/^# Debian packaging: ignore everything/,$d' "$1/.gitignore"
 	wf_git -C "$1" -c core.compression=1 add -A -f &&
 		wf_git -C "$1" commit -q -m "Linux $source_version
 

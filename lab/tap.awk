@@ -18,6 +18,8 @@ function finish(status) {
 		out("fail", "(whole)", "the kernel ended while it ran")
 	else if (status == 124 || status == 143)
 		out("fail", "(whole)", "did not end in time")
+	else if (status > 128)
+		out("fail", "(whole)", "killed by signal " status - 128 (last == "" ? "" : ": " last))
 	else if (status == 4 && !cases)
 		out("skip", "(whole)", last == "" ? "says no reason" : last)
 	else if (plan != "" && cases_top < plan && status != 4)

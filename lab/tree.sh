@@ -42,6 +42,6 @@ if [ -n "$save" ]; then
 else
 	source_find
 	gittree_make
-	git -C "$gittree" log --reverse --format='  %h %s' stock~..
+	git -C "$gittree" log --reverse --format='  %h %s'
 	say "The tree is $(short "$gittree"), branch wholefolio; ./wf tree --save brings edits back to kernel/"
 fi
