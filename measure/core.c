@@ -278,6 +278,17 @@ bool in_lab(void)
 }
 
 /**
+ * khugepaged_pause - make khugepaged sleep, for longer than we shall run
+ *
+ * It looks at one page more and then sleeps for 23 days.
+ */
+void khugepaged_pause(void)
+{
+	setting_set(THP_DIR "/khugepaged/pages_to_scan", "1");
+	setting_set(THP_DIR "/khugepaged/scan_sleep_millisecs", "2000000000");
+}
+
+/**
  * core_init - take the machine into our hands: lock, guardian, signals, clock
  *
  * Ends the program when another folio-measure holds the lock. Also turns off
@@ -313,10 +324,8 @@ void core_init(void)
 	calibrate_clock();
 	calibrate_copy();
 
-	if (is_root()) {
-		setting_set(THP_DIR "/khugepaged/pages_to_scan", "1");
-		setting_set(THP_DIR "/khugepaged/scan_sleep_millisecs", "2000000000");
-	}
+	if (is_root())
+		khugepaged_pause();
 	/*
 	 * How many pages lie ready in the per-CPU lists depends on all that was
 	 * freed before, by up to some percent of a case that allocates. Short

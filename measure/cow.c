@@ -7,10 +7,13 @@
  * are hidden, that became exclusively mapped) was copied; one that was copied
  * and is not in the pattern is waste. insns is the write loop less the same
  * loop over the memory it has made writable; path_insns is that less what
- * copying the pages itself costs (calibrated at start, see core.c).
+ * copying the pages itself costs (calibrated at start, see core.c). peak_kb is
+ * what free memory fell by from before the memory was allocated until it was
+ * written, the child still alive: in the lab nobody else allocates.
  */
 #define _GNU_SOURCE
 #include <string.h>
+#include <sys/sysinfo.h>
 
 #include "measure.h"
 
@@ -62,7 +65,15 @@ static bool count(const struct where *w, const struct pattern *p, const struct s
 	return ok;
 }
 
+static size_t free_memory(void)
+{
+	struct sysinfo si;
+
+	return sysinfo(&si) ? 0 : (size_t)si.freeram * si.mem_unit;
+}
+
 struct pass {
+	size_t free;		/* bytes, before anything was allocated */
 	struct region r;
 	struct snapshot old;
 	struct child c;
@@ -70,6 +81,7 @@ struct pass {
 
 static bool begin(struct pass *x, const struct where *w)
 {
+	x->free = free_memory();
 	if (!region_alloc(&x->r, w, MAP_BY_PTES))
 		return false;
 	if (!snapshot_take(&x->old, x->r.base, x->r.len)) {
@@ -93,12 +105,13 @@ static void end(struct pass *x)
 
 static void one(const struct where *w, const struct pattern *p)
 {
-	struct series insns = { 0 }, path = { 0 }, faults = { 0 };
+	struct series insns = { 0 }, path = { 0 }, faults = { 0 }, peak = { 0 };
 	struct copied c = { 0 };
 	struct latency lat;
 	struct pass x;
 	uint64_t first, again, before, after;
 	double cost;
+	size_t left;
 	unsigned int i;
 	bool ok = true;
 
@@ -111,6 +124,7 @@ static void one(const struct where *w, const struct pattern *p)
 		first = pattern_write(p, x.r.base);
 		after = minor_faults();
 		again = pattern_write(p, x.r.base);
+		left = free_memory();
 		ok = count(w, p, &x.old, &x.r, &c);
 		end(&x);
 		cost = first > again ? (double)(first - again) : 0;
@@ -118,6 +132,7 @@ static void one(const struct where *w, const struct pattern *p)
 		cost -= (double)(c.pages * copy_cost);
 		series_add(&path, cost > 0 ? cost : 0);
 		series_add(&faults, (double)(after - before));
+		series_add(&peak, x.free > left ? (double)((x.free - left) / KB) : 0);
 	}
 	if (!ok)
 		return;
@@ -134,6 +149,7 @@ static void one(const struct where *w, const struct pattern *p)
 	latency_rows(&lat, w);
 	row(w, "copied_kb", (double)(c.pages * pgsize / KB));
 	row(w, "waste_kb", (double)(c.waste * pgsize / KB));
+	row_series(w, "peak_kb", &peak);
 	if (c.share >= 0)
 		row(w, "large_share", c.share);
 	else

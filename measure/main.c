@@ -23,6 +23,8 @@ static const struct experiment {
 	  "write memory that is exclusive again after fork and the child's exit" },
 	{ "cow", run_cow, "wp_copy",
 	  "write memory that a living child shares" },
+	{ "collapse", run_collapse, "wp_copy",
+	  "the same, then let khugepaged make large folios of it" },
 	{ "zero", run_zero, NULL,
 	  "read all pages first (zero page), then write them" },
 	{ "mincore", run_mincore, "mincore_batch",

@@ -46,6 +46,7 @@ bool setting_set(const char *path, const char *val);
 bool setting_writable(const char *path);
 bool setting_write(const char *path, const char *val);
 void undo_write(const char *path, const char *val);
+void khugepaged_pause(void);
 void undo_swapoff(const char *path);
 bool is_root(void);
 bool in_lab(void);
@@ -188,6 +189,7 @@ void latency_free(struct latency *l);
 
 void run_reuse(void);
 void run_cow(void);
+void run_collapse(void);
 void run_zero(void);
 void run_mincore(void);
 void run_lazyfree(void);

@@ -202,6 +202,29 @@ static void print_value(double v)
 		printf(" %15.1f", v);
 }
 
+static bool same_skip(const struct note *a, const struct note *b)
+{
+	return !a->failed && !b->failed && a->mode == b->mode &&
+	       !strcmp(a->w.experiment, b->w.experiment) && !strcmp(a->reason, b->reason);
+}
+
+/* All cases of an experiment that were skipped for one reason, in one line. */
+static void print_skips(size_t first)
+{
+	const struct note *n = &notes[first];
+	size_t i;
+
+	for (i = 0; i < first; i++)
+		if (same_skip(&notes[i], n))
+			return;
+	printf("skipped  %s ", n->w.experiment);
+	for (i = first; i < nr_notes; i++)
+		if (same_skip(&notes[i], n))
+			printf("%s%s/%uKB", i > first ? ", " : "", notes[i].w.name,
+			       notes[i].w.kb);
+	printf(": %s\n", n->reason);
+}
+
 /**
  * report_table - print what was measured, skipped and what failed
  */
@@ -239,8 +262,7 @@ void report_table(void)
 	}
 	for (i = 0; i < nr_notes; i++)
 		if (!notes[i].failed)
-			printf("skipped  %s %s %u KiB: %s\n", notes[i].w.experiment,
-			       notes[i].w.name, notes[i].w.kb, notes[i].reason);
+			print_skips(i);
 	for (i = 0; i < nr_notes; i++)
 		if (notes[i].failed)
 			printf("FAILED   %s %s %u KiB: %s\n", notes[i].w.experiment,
