@@ -21,20 +21,20 @@
 #include <trace/events/wp_fault.h>
 
 enum wp_reuse_mode {
-	WP_REUSE_NEVER,
-	WP_REUSE_BLOCK,
-	WP_REUSE_WHOLE,
-	WP_REUSE_ADAPTIVE,
+	WP_REUSE_MODE_NEVER,
+	WP_REUSE_MODE_BLOCK,
+	WP_REUSE_MODE_WHOLE,
+	WP_REUSE_MODE_ADAPTIVE,
 };
 
 static const char * const wp_reuse_mode_names[] = {
-	[WP_REUSE_NEVER]	= "never",
-	[WP_REUSE_BLOCK]	= "block",
-	[WP_REUSE_WHOLE]	= "whole",
-	[WP_REUSE_ADAPTIVE]	= "adaptive",
+	[WP_REUSE_MODE_NEVER]	= "never",
+	[WP_REUSE_MODE_BLOCK]	= "block",
+	[WP_REUSE_MODE_WHOLE]	= "whole",
+	[WP_REUSE_MODE_ADAPTIVE]	= "adaptive",
 };
 
-static enum wp_reuse_mode wp_reuse_mode __read_mostly = WP_REUSE_ADAPTIVE;
+static enum wp_reuse_mode wp_reuse_mode __read_mostly = WP_REUSE_MODE_ADAPTIVE;
 
 /*
  * The bits that must agree with the faulting PTE: all but those by which
@@ -46,11 +46,11 @@ static __always_inline pte_t wp_reuse_comparable(pte_t pte)
 }
 
 /*
- * Take a page for this mm alone. In a folio that was not proven exclusive the
- * flag must be there already; the page is shared otherwise.
+ * Take pages for this mm alone. In a folio that was not proven exclusive the
+ * flags must be there already; the pages are shared otherwise.
  */
 static __always_inline bool wp_reuse_claim(struct page *page, unsigned int nr,
-					   bool exclusive)
+					   const bool exclusive)
 {
 	unsigned int i;
 
@@ -68,14 +68,15 @@ static __always_inline bool wp_reuse_claim(struct page *page, unsigned int nr,
  * @vma: the VMA, writable.
  * @addr: address of the first PTE.
  * @ptep: the first PTE.
- * @pte: its value: present, read-only, its page claimed.
+ * @pte: its value: present and read-only.
  * @page: the page it maps.
  * @max: PTEs to consider, at least one; all in the VMA, the page table and,
  *	as far as they match, in the folio of @page.
  * @exclusive: the folio was proven exclusive to this mm.
  *
- * The run ends where a PTE differs from @pte in more than the PFN. Young and
- * dirty bits stay as they are, for each PTE.
+ * The run ends where a PTE differs from @pte in more than the PFN, or at a
+ * page that is not exclusive. Young and dirty bits stay as they are, for each
+ * PTE: PTEs are changed one by one, or by the block that arm64 folds into one.
  *
  * Nothing needs to be flushed: the PTEs allow more than before. Another
  * thread that still has a read-only translation takes a spurious fault.
@@ -83,26 +84,29 @@ static __always_inline bool wp_reuse_claim(struct page *page, unsigned int nr,
  * Context: PTE lock held.
  * Return: the number of PTEs made writable.
  */
-static unsigned int wp_reuse_run(struct vm_area_struct *vma, unsigned long addr,
-				 pte_t *ptep, pte_t pte, struct page *page,
-				 unsigned int max, bool exclusive)
+static __always_inline unsigned int
+wp_reuse_run(struct vm_area_struct *vma, unsigned long addr, pte_t *ptep,
+	     pte_t pte, struct page *page, unsigned int max, const bool exclusive)
 {
 	pte_t new = pte_mkwrite(pte, vma);
-	unsigned int done = 0, nr;
+	unsigned int done = 0;
 
 	do {
+		unsigned int nr = pte_batch_hint(ptep, pte);
 		pte_t old;
 
-		/* The claim of an arm64 contpte block is for all of it. */
-		nr = min(pte_batch_hint(ptep, pte), max - done);
+		if (nr > 1)
+			nr = min(nr, max - done);
 		if (!wp_reuse_claim(page, nr, exclusive))
 			break;
 
 		old = modify_prot_start_ptes(vma, addr, ptep, nr);
 		/* The hardware may have set the accessed bit meanwhile. */
-		modify_prot_commit_ptes(vma, addr, ptep, old,
-					likely(pte_same(old, pte)) ? new : pte_mkwrite(old, vma),
-					nr);
+		if (likely(pte_same(old, pte)))
+			modify_prot_commit_ptes(vma, addr, ptep, old, new, nr);
+		else
+			modify_prot_commit_ptes(vma, addr, ptep, old,
+						pte_mkwrite(old, vma), nr);
 		done += nr;
 		addr += nr * PAGE_SIZE;
 		ptep += nr;
@@ -141,13 +145,18 @@ static unsigned int wp_reuse_map(struct vm_fault *vmf, int first,
 	pte_t *ptep = vmf->pte + first;
 	unsigned int mapped = 0, step;
 
+	lazy_mmu_mode_enable();
 	for (; nr; nr -= step) {
 		const pte_t pte = ptep_get(ptep);
 
 		step = 0;
 		if (pte_same(wp_reuse_comparable(pte), want) &&
 		    !(soft_dirty && !pte_soft_dirty(pte))) {
-			step = wp_reuse_run(vma, addr, ptep, pte, page, nr, exclusive);
+			/* Two constants, two tight loops. */
+			if (exclusive)
+				step = wp_reuse_run(vma, addr, ptep, pte, page, nr, true);
+			else
+				step = wp_reuse_run(vma, addr, ptep, pte, page, nr, false);
 			if (step)
 				update_mmu_cache_range(vmf, vma, addr, ptep, step);
 			mapped += step;
@@ -160,6 +169,7 @@ static unsigned int wp_reuse_map(struct vm_fault *vmf, int first,
 		page += step;
 		want = pte_advance_pfn(want, step);
 	}
+	lazy_mmu_mode_disable();
 
 	return mapped;
 }
@@ -251,47 +261,51 @@ static void wp_reuse_look(struct vm_fault *vmf, struct wp_reuse_view *view)
 void wp_reuse_around(struct vm_fault *vmf, struct folio *folio, bool exclusive)
 {
 	const enum wp_reuse_mode mode = READ_ONCE(wp_reuse_mode);
+	const unsigned int order = folio_order(folio);
 	struct vm_area_struct *vma = vmf->vma;
 	struct wp_reuse_window window;
-	struct wp_reuse_view view;
 	unsigned long idx, below, above;
+	struct wp_reuse_view view;
 	unsigned int mapped = 0;
 
 	/* A forced write by a debugger: the VMA stays read-only. */
-	if (mode == WP_REUSE_NEVER || !(vma->vm_flags & VM_WRITE))
+	if (mode == WP_REUSE_MODE_NEVER || !(vma->vm_flags & VM_WRITE))
 		return;
 
 	idx = folio_page_idx(folio, vmf->page);
 	view.pos = pte_index(vmf->address);
 	below = min(idx, (vmf->address - vma->vm_start) >> PAGE_SHIFT);
-	above = min(folio_nr_pages(folio) - idx,
+	above = min((1UL << order) - idx,
 		    (vma->vm_end - vmf->address) >> PAGE_SHIFT);
 	view.lo = view.pos - min(below, view.pos);
 	view.hi = view.pos + min(above, PTRS_PER_PTE - view.pos);
 
 	switch (mode) {
-	case WP_REUSE_BLOCK:
-		window = wp_reuse_block(&view, WP_REUSE_FIRST);
+	case WP_REUSE_MODE_BLOCK:
+		window = wp_reuse_block(&view, WP_REUSE_BLOCK);
 		break;
-	case WP_REUSE_WHOLE:
+	case WP_REUSE_MODE_WHOLE:
 		window = wp_reuse_clamp(&view, view.lo, view.hi);
 		break;
 	default:
 		wp_reuse_look(vmf, &view);
 		window = wp_reuse_adaptive(&view);
-		if (!view.again && window.first != view.lo)
-			mapped = wp_reuse_map(vmf, view.lo - view.pos, 1, exclusive);
+		/* The mark for the next fault; no matter if it can't be set. */
+		if (!view.again && view.lo < window.first)
+			mapped = wp_reuse_map(vmf, (int)view.lo - view.pos, 1,
+					      exclusive);
 	}
 
-	lazy_mmu_mode_enable();
-	mapped += wp_reuse_map(vmf, (int)window.first - (int)view.pos, window.nr,
-			       exclusive);
-	lazy_mmu_mode_disable();
+	if (window.nr == 1)
+		mapped++;
+	else
+		mapped += wp_reuse_map(vmf, (int)window.first - view.pos,
+				       window.nr, exclusive);
 
-	count_thp_batch(folio_order(folio), WP_FAULT_REUSE, 1);
-	count_thp_batch(folio_order(folio), WP_FAULT_REUSE_PTES, mapped);
-	trace_mm_wp_fault(vmf->address, folio_order(folio),
-			  vmf->address + ((long)window.first - view.pos) * PAGE_SIZE,
+	count_thp_batch(order, WP_FAULT_REUSE, 1);
+	count_thp_batch(order, WP_FAULT_REUSE_PTES, mapped);
+	trace_mm_wp_fault(vmf->address, order, vmf->address
+			  + ((long)window.first - view.pos) * PAGE_SIZE,
 			  mapped, false);
 }
 

@@ -15,19 +15,16 @@
 struct folio;
 struct vm_fault;
 
-/*
- * A PTE made writable costs a fiftieth to an eightieth of a fault. Taking
- * this many at a fault therefore costs about as much as one more fault, so
- * that even PTEs nobody writes to cannot do worse than double what a fault
- * per page costs.
- */
-#define WP_REUSE_AGAIN		64u
+/* The window of mode "block", whatever is seen. */
+#define WP_REUSE_BLOCK		16u
 
 /*
- * The first write to a folio may be the only one. Pay little: a fifth of a
- * fault. Not less than the PTEs that arm64 with 4 KiB pages folds into one.
+ * What another write fault on a folio takes at least. A PTE made writable
+ * costs a fiftieth of a fault, so this costs about as much as one fault more:
+ * even PTEs that nobody writes to cannot do much worse than double what a
+ * fault per page costs.
  */
-#define WP_REUSE_FIRST		16u
+#define WP_REUSE_AGAIN		64u
 
 /* The most PTEs that one fault makes writable: bounds its latency. */
 #define WP_REUSE_MOST		256u
@@ -40,8 +37,8 @@ struct vm_fault;
  * @below: writable PTEs in a run that ends just below @pos. May reach beyond
  *	@lo; a lower bound is enough.
  * @above: the same for a run that begins just above @pos.
- * @again: the PTE at @lo, which the first fault on a folio marks by making it
- *	writable, is writable.
+ * @again: not the first write fault on this folio: the PTE at @lo, which that
+ *	one marks by making it writable, is writable.
  *
  * PTEs are numbered as in the page table.
  */
@@ -101,11 +98,14 @@ wp_reuse_block(const struct wp_reuse_view *view, unsigned int nr)
  * wp_reuse_adaptive - a window that grows with what was written
  * @view: what the fault sees.
  *
- * A fault that continues a writable run, upwards or downwards, takes twice
- * the run's length in that direction: a sequential writer soon takes
- * %WP_REUSE_MOST PTEs at a fault, also across folios. Another fault on a
- * folio that was written before takes a block of %WP_REUSE_AGAIN, the first
- * one a block of %WP_REUSE_FIRST.
+ * The first write to a folio may be the only one: it takes its own PTE. A
+ * later one takes a block of %WP_REUSE_AGAIN. A fault that continues a
+ * writable run, upwards or downwards, takes twice the run's length in that
+ * direction: a sequential writer soon takes %WP_REUSE_MOST PTEs at a fault,
+ * also across folios.
+ *
+ * So n faults make at most %WP_REUSE_AGAIN PTEs each writable, or twice what
+ * was writable beside them.
  *
  * Return: the window.
  */
@@ -113,7 +113,7 @@ static inline struct wp_reuse_window
 wp_reuse_adaptive(const struct wp_reuse_view *view)
 {
 	const unsigned int run = max(view->below, view->above);
-	const unsigned int block = view->again ? WP_REUSE_AGAIN : WP_REUSE_FIRST;
+	const unsigned int block = view->again ? WP_REUSE_AGAIN : 1;
 	const unsigned int take = min(2 * run, WP_REUSE_MOST);
 
 	if (take <= block)
