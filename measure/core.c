@@ -50,6 +50,7 @@ static int guardian_fd = -1;
 static volatile sig_atomic_t the_child;
 
 uint64_t clock_cost;
+uint64_t clock_step;
 uint64_t copy_cost;
 size_t pgsize;
 size_t pmdsize;
@@ -166,7 +167,7 @@ static void start_guardian(void)
  */
 static void calibrate_clock(void)
 {
-	uint64_t best = UINT64_MAX, a, b;
+	uint64_t best = UINT64_MAX, step = UINT64_MAX, a, b, end;
 	int i;
 
 	for (i = 0; i < 2000; i++) {
@@ -176,6 +177,18 @@ static void calibrate_clock(void)
 			best = b - a;
 	}
 	clock_cost = best;
+	/* a clock that stands still between two readings advances by steps */
+	if (!best) {
+		a = now();
+		for (end = a + 50000000; a < end; a = b) {
+			b = now();
+			if (b > a && b - a < step)
+				step = b - a;
+		}
+		clock_step = step;
+	} else {
+		clock_step = best;
+	}
 }
 
 /* elapsed - interval between two readings, less what reading costs */

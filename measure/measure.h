@@ -61,6 +61,7 @@ static inline uint64_t now(void)
 }
 
 extern uint64_t clock_cost;	/* what a pair of now() calls itself costs */
+extern uint64_t clock_step;	/* the least by which the clock was seen to advance */
 extern uint64_t copy_cost;	/* what the copy of one page itself costs */
 uint64_t elapsed(uint64_t from, uint64_t to);
 uint64_t minor_faults(void);

@@ -14,6 +14,8 @@
 
 #include "measure.h"
 
+#define COARSE	10000	/* ns: a step of the clock that spoils single stores */
+
 struct result {
 	struct where w;
 	const char *mode;
@@ -270,6 +272,10 @@ void report_table(void)
 	printf("%zu rows, least of %u runs each; spread over 1%%: %zu rows, worst %.2f%%; "
 	       "clock pair %llu, page copy %llu\n", nr_results, opt.repeats, wide,
 	       100 * worst, (unsigned long long)clock_cost, (unsigned long long)copy_cost);
+	if (clock_step > COARSE)
+		printf("The clock advances by %llu ns: too coarse for all but the longest "
+		       "figures. In a virtual machine, give the kernel a TSC it trusts "
+		       "(tsc=reliable).\n", (unsigned long long)clock_step);
 	printf("The figures are nanoseconds of CLOCK_MONOTONIC; under QEMU's icount with shift=0 "
 	       "one of these is one instruction.\n");
 }
@@ -328,6 +334,7 @@ int report_json(const char *path)
 		json_array_append_new(notes[i].failed ? failed : skipped, o);
 	}
 	json_object_set_new(cal, "clock_pair", json_integer((json_int_t)clock_cost));
+	json_object_set_new(cal, "clock_step", json_integer((json_int_t)clock_step));
 	json_object_set_new(cal, "page_copy", json_integer((json_int_t)copy_cost));
 	json_object_set_new(root, "kernel", json_string(u.release));
 	json_object_set_new(root, "accel", json_null());

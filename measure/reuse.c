@@ -165,11 +165,11 @@ void run_reuse(void)
 	struct pattern p;
 	unsigned int s, c;
 
+	w.bytes = memory_for(256 * MB, 2);
 	for (s = 0; s < ARRAY_SIZE(sizes); s++) {
 		if (opt.quick && sizes[s] == 1024)
 			continue;
 		w.kb = sizes[s];
-		w.bytes = memory_for(256 * MB, 2);
 		for (c = 0; c <= ARRAY_SIZE(cases); c++) {
 			bool mt = c == ARRAY_SIZE(cases);
 
