@@ -990,6 +990,13 @@ static int find_modes(const char *knob, const char *modes[], const char **dflt)
 		}
 		modes[n++] = w;
 	}
+	/* A switch that is on or off. */
+	if (n == 1 && !*dflt && (!strcmp(modes[0], "0") || !strcmp(modes[0], "1"))) {
+		*dflt = modes[0];
+		modes[0] = "0";
+		modes[1] = "1";
+		return 2;
+	}
 	return n ? n : 1;
 }
 
