@@ -9,10 +9,9 @@
 #define __MM_LAZYFREE_H
 
 #include <linux/bitops.h>
-#include <linux/huge_mm.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
-#include <linux/mm_types.h>
+#include <linux/mm.h>
 
 struct mm_walk;
 struct xa_state;
