@@ -22,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/swap.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "measure.h"
@@ -226,19 +227,21 @@ stop:
 /* ---- files ------------------------------------------------------------------ */
 
 /*
- * A file on a tmpfs of our own. With huge=within_size a file that grows by a
- * folio at each write gets folios of just that size: larger ones would reach
- * beyond its end. Without privilege a memfd serves, for small folios.
+ * A file on a tmpfs of our own. The largest folios come with huge=always. With
+ * huge=within_size a file that grows by a folio at each write gets folios of
+ * just that size: larger ones would reach beyond its end. Without privilege a
+ * memfd serves, for small folios.
  */
 static int file_open(unsigned int kb)
 {
+	const char *huge = kb * KB == pgsize ? "never" :
+			   kb * KB == pmdsize ? "always" : "within_size";
 	int fs = -1, mnt = -1, fd = -1;
 
 	if (is_root()) {
 		fs = (int)syscall(SYS_fsopen, "tmpfs", 1 /* FSOPEN_CLOEXEC */);
 		if (fs >= 0 &&
-		    !syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "huge",
-			     kb * KB > pgsize ? "within_size" : "never", 0) &&
+		    !syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "huge", huge, 0) &&
 		    !syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "size", "100%", 0) &&
 		    !syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
 			mnt = (int)syscall(SYS_fsmount, fs, 1 /* FSMOUNT_CLOEXEC */, 0);
@@ -257,7 +260,8 @@ static int file_open(unsigned int kb)
 /* Can page cache of this size be had? 64 KiB and the like need 6.14's tmpfs. */
 static bool file_obtainable(const struct where *w)
 {
-	char path[128];
+	unsigned int major = 0, minor = 0;
+	struct utsname u;
 
 	if (w->kb * KB == pgsize)
 		return true;
@@ -265,10 +269,16 @@ static bool file_obtainable(const struct where *w)
 		skip(w, "large folios in files need a tmpfs of our own; run as root");
 		return false;
 	}
-	snprintf(path, sizeof(path), THP_DIR "/hugepages-%ukB/shmem_enabled", w->kb);
-	if (w->kb * KB != pmdsize && access(path, F_OK)) {
-		skip(w, "this kernel has no page cache folios of %u KiB in tmpfs (Linux 6.14 has)",
-		     w->kb);
+	if (access(THP_DIR "/shmem_enabled", F_OK)) {
+		skip(w, "no large folios in tmpfs (need CONFIG_TRANSPARENT_HUGEPAGE and "
+		     "CONFIG_SHMEM)");
+		return false;
+	}
+	/* nothing in sysfs tells */
+	uname(&u);
+	sscanf(u.release, "%u.%u", &major, &minor);
+	if (w->kb * KB != pmdsize && (major < 6 || (major == 6 && minor < 14))) {
+		skip(w, "no page cache folios of %u KiB in tmpfs (Linux 6.14 has them)", w->kb);
 		return false;
 	}
 	return true;
