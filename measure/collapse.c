@@ -33,6 +33,15 @@ static unsigned long full_scans(void)
 	       strtoul(val, NULL, 10) : 0;
 }
 
+/* khugepaged learnt to make smaller folios than a PMD's only lately. */
+static bool collapsible(unsigned int kb)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), THP_DIR "/hugepages-%ukB/stats/collapse_alloc", kb);
+	return kb == pmdsize / KB || access(path, F_OK) == 0;
+}
+
 static bool share_of(const struct region *r, const struct pattern *p, double *share)
 {
 	struct snapshot s;
@@ -135,6 +144,11 @@ void run_collapse(void)
 			}
 			if (!size_obtainable(&w))
 				continue;
+			if (!collapsible(w.kb)) {
+				skip(&w, "khugepaged makes folios of %zu KiB only; a kernel with "
+				     "stats/collapse_alloc for this size makes others", pmdsize / KB);
+				continue;
+			}
 			pattern_make(&p, w.name, w.bytes / pgsize);
 			one(&w, &p);
 			pattern_free(&p);
