@@ -34,7 +34,8 @@ accel_resolve() {
 
 # qemu_args ACCEL CPUS MEMORY
 qemu_args() {
-	qemu=(qemu-system-x86_64 -M q35 -m "$3" -smp "$2" -no-reboot -nodefaults -display none)
+	# The firmware's MP table, which a kernel without ACPI goes by, has one CPU a socket.
+	qemu=(qemu-system-x86_64 -M q35 -m "$3" -smp "$2,sockets=$2,cores=1,threads=1" -no-reboot -nodefaults -display none)
 	case $1 in
 	icount) qemu+=(-accel tcg -icount shift=0,sleep=off -rtc clock=vm) ;;
 	tcg) qemu+=(-accel tcg,thread=multi) ;;
