@@ -55,6 +55,9 @@ uint64_t copy_cost;
 size_t pgsize;
 size_t pmdsize;
 
+/**
+ * is_root - may we change settings and read /proc/kpageflags?
+ */
 bool is_root(void)
 {
 	return geteuid() == 0;
@@ -386,6 +389,9 @@ bool setting_get(const char *path, char *val, size_t len)
 	return true;
 }
 
+/**
+ * setting_writable - could setting_set() change this file?
+ */
 bool setting_writable(const char *path)
 {
 	return access(path, W_OK) == 0;

@@ -39,20 +39,21 @@ static bool advise(const struct where *w, void *p, size_t len)
 	return false;
 }
 
-/* Nothing was reclaimed meanwhile, and what was not named is still there. */
+/*
+ * What was not named must still hold its number. What was named holds it too,
+ * or reads as zero where it was reclaimed meanwhile.
+ */
 static bool contents(const struct where *w, const struct region *r, bool partial)
 {
-	size_t i;
+	uint32_t got;
+	size_t i, at;
+	bool named;
 
 	for (i = 0; i < r->pages; i++) {
-		if (partial && (i * pgsize) % EVERY >= PART_AT &&
-		    (i * pgsize) % EVERY < PART_AT + PART)
-			continue;
-		if (!partial && i)
-			break;
-		if (*(volatile uint32_t *)(r->base + i * pgsize) != (uint32_t)i + 1) {
-			if (!partial)
-				break;	/* may be gone: it was named */
+		at = i * pgsize % EVERY;
+		named = !partial || (at >= PART_AT && at < PART_AT + PART);
+		got = *(volatile uint32_t *)(r->base + i * pgsize);
+		if (got != (uint32_t)i + 1 && (got || !named)) {
 			fail(w, "page %zu lost its content", i);
 			return false;
 		}

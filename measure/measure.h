@@ -182,7 +182,7 @@ struct latency {
 	size_t n;
 };
 
-bool latency_init(struct latency *l, size_t n);
+void latency_init(struct latency *l, size_t n);
 void latency_rows(struct latency *l, const struct where *w);
 void latency_free(struct latency *l);
 

@@ -359,6 +359,9 @@ bad:
 	return false;
 }
 
+/**
+ * region_free - unmap a region, or what is left of it
+ */
 void region_free(struct region *r)
 {
 	if (r->map)
@@ -526,6 +529,9 @@ bool snapshot_take(struct snapshot *s, const void *base, size_t len)
 	return true;
 }
 
+/**
+ * snapshot_free - give a snapshot's memory back
+ */
 void snapshot_free(struct snapshot *s)
 {
 	if (s->pme)

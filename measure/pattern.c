@@ -129,6 +129,9 @@ bool pattern_make(struct pattern *p, const char *name, size_t pages)
 	return true;
 }
 
+/**
+ * pattern_free - give a pattern's memory back
+ */
 void pattern_free(struct pattern *p)
 {
 	munmap(p->page, p->pages * sizeof(uint32_t));
@@ -206,12 +209,15 @@ void pattern_time(const struct pattern *p, char *base, uint32_t *samples)
 	}
 }
 
-bool latency_init(struct latency *l, size_t n)
+/**
+ * latency_init - room for a sample per store
+ * @n: stores of one pass
+ */
+void latency_init(struct latency *l, size_t n)
 {
 	l->n = n;
 	l->sample = scratch(n * sizeof(uint32_t));
 	memset(l->sample, 0xff, n * sizeof(uint32_t));
-	return true;
 }
 
 static int by_value(const void *a, const void *b)
@@ -245,6 +251,9 @@ void latency_rows(struct latency *l, const struct where *w)
 	row(w, "max", rank(l, 1000));
 }
 
+/**
+ * latency_free - give the samples' memory back
+ */
 void latency_free(struct latency *l)
 {
 	munmap(l->sample, l->n * sizeof(uint32_t));

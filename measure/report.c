@@ -166,6 +166,9 @@ void fail(const struct where *w, const char *fmt, ...)
 		notes[nr_notes - 1].reason);
 }
 
+/**
+ * failures - how many cases failed so far
+ */
 unsigned int failures(void)
 {
 	unsigned int n = 0;
@@ -188,6 +191,9 @@ void progress(const struct where *w)
 	fflush(stderr);
 }
 
+/**
+ * progress_done - take progress()'s line off the terminal
+ */
 void progress_done(void)
 {
 	if (isatty(2))
