@@ -241,7 +241,7 @@ long env_oom_kills(void);
 bool env_memory_back(char *msg, size_t len);
 void env_describe(const struct op *op, char *buf, size_t len);
 
-unsigned int shrink(struct op *ops, unsigned int n, struct failure *f);
+bool shrink(struct op *ops, unsigned int *len, struct failure *f);
 void repro_print(const struct op *ops, unsigned int n, const struct failure *f);
 int threads_main(uint64_t seed, unsigned int nthreads, unsigned int seconds);
 

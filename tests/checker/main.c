@@ -129,12 +129,13 @@ static int found(struct op *ops, unsigned int n, uint64_t seed, struct failure *
 	printf("# FOUND: seed %lu, step %u (%s): %s\n", (unsigned long)seed, f->step, line,
 	       f->msg);
 	fflush(stdout);
-	if (opt.shrink)
-		n = shrink(ops, n, f);
-	else if (f->step + 1 < n)
+	if (f->step + 1 < n)
 		n = f->step + 1;
-	if (opt.shrink)		/* eff[] of the shrunk sequence */
-		episode(ops, n, 0, false, f);
+	if (opt.shrink && shrink(ops, &n, f)) {
+		struct failure again;
+
+		episode(ops, n, 0, false, &again);	/* for eff[] */
+	}
 	repro_print(ops, n, f);
 	return 1;
 }

@@ -36,8 +36,9 @@ static bool fails(struct op *ops, unsigned int n, struct failure *f)
 	return false;
 }
 
-unsigned int shrink(struct op *ops, unsigned int n, struct failure *f)
+bool shrink(struct op *ops, unsigned int *len, struct failure *f)
 {
+	unsigned int n = *len;
 	struct op *try = malloc((n + 1) * sizeof(*try));
 	unsigned int chunk, at, tries = 0;
 	time_t end = time(NULL) + 300;
@@ -50,7 +51,7 @@ unsigned int shrink(struct op *ops, unsigned int n, struct failure *f)
 	if (!fails(ops, n, &g)) {
 		printf("# shrink: does not fail again; the sequence is left whole (%u ops)\n", n);
 		free(try);
-		return n;
+		return false;
 	}
 	*f = g;
 	if (f->step + 1 < n)
@@ -99,5 +100,6 @@ unsigned int shrink(struct op *ops, unsigned int n, struct failure *f)
 	}
 	printf("# shrink: %u operations left after %u tries\n", n, tries);
 	free(try);
-	return n;
+	*len = n;
+	return true;
 }

@@ -382,7 +382,8 @@ static void check_range(unsigned int a, unsigned int n, bool touch)
 		if ((m->fl & F_WPEXP) && !(pm[k] & PM_UFFD_WP))
 			fail(i, "process %d page %u: lost its uffd-wp bit unwritten", slot, i);
 		if ((m->fl & F_SDW) && S->has_softdirty && !(m->fl & F_MERGE) &&
-		    m->alt == NOALT && !m->sh && !(pm[k] & PM_SOFT_DIRTY))
+		    m->alt == NOALT && !m->sh && !(pm[k] & PM_SOFT_DIRTY) &&
+		    present && memcmp(c_ptr(m->c), c_ptr(ZEROC), PG))
 			fail(i, "process %d page %u: lost its soft-dirty bit", slot, i);
 		if (touch || present) {
 			check_page(i, false);
@@ -391,7 +392,10 @@ static void check_range(unsigned int a, unsigned int n, bool touch)
 				continue;
 			/* pagemap can miss a page on the move: the bytes decide */
 			if (memcmp(c_ptr(m->c), c_ptr(ZEROC), PG)) {
-				S->unseen++;
+				if (S->unseen++ < 4)
+					dprintf(1, "# process %d page %u: pagemap %#lx, then %#lx, mincore %u\n",
+						slot, i, (unsigned long)pm[k],
+						(unsigned long)pm2[k], vec[k]);
 				check_page(i, false);
 			}
 		}
