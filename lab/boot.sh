@@ -63,7 +63,7 @@ declare -A boot_pid boot_from boot_seen boot_size
 
 # The last thing a console or result shows.
 boot_last() {
-	tail -qc 300 "$WF_LOG/$1.result" "$WF_LOG/$1.console" 2>/dev/null | tr '\r' '\n' |
+	{ tail -qc 300 "$WF_LOG/$1.result" "$WF_LOG/$1.console" 2>/dev/null || :; } | tr '\r' '\n' |
 		sed 's/\x1b\[[0-9;?]*[a-zA-Z]//g; s/[^[:print:]]//g; /^ *$/d' | tail -n 1 | cut -c1-32
 }
 

@@ -24,7 +24,7 @@ config_merge() {
 
 	shift
 	for f in "$@"; do [ -f "$f" ] || die "no such configuration: $(short "$f")"; done
-	(cd "$tree" && scripts/kconfig/merge_config.sh -m .config "$@") && kernel_make "$tree" olddefconfig
+	(cd "$tree" && scripts/kconfig/merge_config.sh -m "${KCONFIG_CONFIG:-.config}" "$@") && kernel_make "$tree" olddefconfig
 }
 
 config_start() {
@@ -56,19 +56,14 @@ kernel_build() {
 
 # The stock kernel of configuration $1: $stock is its tree, built and complete.
 stock_build() {
-	local fragments key lock partial guess=1150
+	local fragments tools key lock partial guess=1150
 
 	source_find
 	mapfile -t fragments < <(config_fragments "$1")
-	key=$({
-		echo "$source_id"
-		cat "${fragments[@]}"
-		gcc --version | head -n1
-		ld --version | head -n1
-		printf '%s\n' "${source_unbuilt[@]}"
-	} | sha256sum | cut -c1-12)
+	tools="$source_id ${source_unbuilt[*]} $(gcc --version | head -n1) $(ld --version | head -n1)"
+	key=$(cat - "${fragments[@]}" <<<"$tools" | sha256sum | cut -c1-12)
 	stock=$WF_CACHE/stock-$1-$key
-	stock_key=$1-$key
+	[ -e "$stock/.wf-complete" ] || stock_alike "$1" "${fragments[@]}"
 	[ -e "$stock/.wf-complete" ] || {
 		exec {lock}>"$WF_CACHE/build.lock"
 		flock -n "$lock" || {
@@ -86,17 +81,41 @@ stock_build() {
 		step "Configuring the stock kernel" "$WF_LOG/config-stock.log" : config_start "$partial" "${fragments[@]}" ||
 			die "the stock kernel cannot be configured: $(why "$WF_LOG/config-stock.log") (log: $(short "$WF_LOG/config-stock.log"))"
 		kernel_build "$partial" stock "$WF_CACHE/steps-$1" $guess
+		echo "$tools" >"$partial/.wf-tools"
 		touch "$partial/.wf-complete"
 		mv "$partial" "$stock"
 	fi
 	[ -z "${lock-}" ] || exec {lock}>&-
+	stock=$(realpath "$stock")
 	touch "$stock"
 	kernel=$stock/arch/x86/boot/bzImage
 }
 
+# Options that stock does not know leave its kernel as it was: where a finished build of
+# the same source and tools comes out with the same .config, $stock becomes a link to it.
+stock_alike() {
+	local have config name=$1
+
+	shift
+	for have in "$WF_CACHE/stock-$name"-*/; do
+		have=${have%/}
+		[ -e "$have/.wf-complete" ] && [ ! -L "$have" ] && [ "$(cat "$have/.wf-tools")" = "$tools" ] || continue
+		scratch_in "$WF_BUILD"
+		config=$scratch/config
+		KCONFIG_CONFIG=$config step "Looking for a stock build of the same configuration" \
+			"$WF_LOG/config-stock.log" : config_start "$have" "$@" || return 0
+		if cmp -s "$config" "$have/.config"; then
+			ln -sfn "${have##*/}" "$stock"
+			return 0
+		fi
+	done
+}
+
 # Of each configuration the last three stock builds are kept.
 stock_forget() {
-	{ ls -dt "$WF_CACHE/stock-$1"-* 2>/dev/null || :; } | tail -n +3 | xargs -r -d '\n' rm -rf
+	find "$WF_CACHE" -maxdepth 1 -name "stock-$1-*" -xtype l -delete
+	find "$WF_CACHE" -maxdepth 1 -name "stock-$1-*" -type d -printf '%T@ %p\n' | sort -rn |
+		tail -n +3 | cut -d' ' -f2- | xargs -r -d '\n' rm -rf
 }
 
 # Build $series as kernel $1, configuration $2, from a copy of the stock objects.
@@ -112,13 +131,13 @@ series_build() {
 		say "Another build of $name is at work; waiting for it"
 		flock "$lock"
 	}
-	if [ "$(cat "$tree/.wf-stock" 2>/dev/null)" != "$stock_key" ]; then
+	if [ "$(cat "$tree/.wf-stock" 2>/dev/null)" != "${stock##*/}" ]; then
 		rm -rf "$tree"
 		scratch_in "$WF_BUILD"
 		step "Copying the stock objects" "$WF_LOG/copy.log" : cp -a --reflink=auto "$stock/." "$scratch" ||
 			die "cannot copy the stock build: $(why "$WF_LOG/copy.log")"
 		rm -f "$scratch/.wf-complete"
-		echo "$stock_key" >"$scratch/.wf-stock"
+		echo "${stock##*/}" >"$scratch/.wf-stock"
 		mv "$scratch" "$tree"
 	fi
 	tree_update

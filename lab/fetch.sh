@@ -182,10 +182,12 @@ source_kernel_org() {
 # What no configuration of ours compiles, more than half of the source. It stays out of
 # the trees that are built and copied; `wf tree` and patches that touch it get it.
 source_unbuilt=(
-	'drivers/accel/*.[ch]' 'drivers/gpu/*.[ch]' 'drivers/iio/*.[ch]' 'drivers/infiniband/*.[ch]'
-	'drivers/media/*.[ch]' 'drivers/net/*/*.[ch]' 'drivers/scsi/*.[ch]' 'drivers/staging/*.[ch]'
-	'drivers/usb/*.[ch]' 'sound/soc/*.[ch]' 'sound/pci/*.[ch]' 'Documentation/devicetree/*'
-	'boot/dts/*' 'pmu-events/arch/*'
+	drivers/{accel,clk,gpu,hid,hwmon,iio,infiniband,media,mfd,mtd}'/*.[ch]'
+	drivers/{phy,pinctrl,platform,scsi,soc,staging,usb}'/*.[ch]' 'drivers/net/*/*.[ch]'
+	arch/{alpha,arc,arm,csky,hexagon,loongarch,m68k,microblaze,mips,nios2}'/*.[chS]'
+	arch/{openrisc,parisc,powerpc,riscv,s390,sh,sparc,xtensa}'/*.[chS]' 'boot/dts/*'
+	'sound/soc/*.[ch]' 'sound/pci/*.[ch]' 'Documentation/devicetree/*' 'tools/perf/*.[chS]'
+	'tools/perf/pmu-events/arch/*'
 )
 
 # Unpack the source into the new directory $1; "whole" as $2 leaves nothing out.
