@@ -38,11 +38,19 @@ static struct kobj_attribute _name##_attr = __ATTR_RO(_name)
 
 THP_BATCH_STAT_ATTR(wp_fault_reuse, WP_FAULT_REUSE);
 THP_BATCH_STAT_ATTR(wp_fault_reuse_ptes, WP_FAULT_REUSE_PTES);
+THP_BATCH_STAT_ATTR(wp_fault_alloc, WP_FAULT_ALLOC);
+THP_BATCH_STAT_ATTR(wp_fault_fallback, WP_FAULT_FALLBACK);
+THP_BATCH_STAT_ATTR(wp_fault_fallback_charge, WP_FAULT_FALLBACK_CHARGE);
+THP_BATCH_STAT_ATTR(wp_fault_copied_extra, WP_FAULT_COPIED_EXTRA);
 THP_BATCH_STAT_ATTR(madv_free_cut, MADV_FREE_CUT);
 
 static struct attribute *thp_batch_stats_attrs[] = {
 	&wp_fault_reuse_attr.attr,
 	&wp_fault_reuse_ptes_attr.attr,
+	&wp_fault_alloc_attr.attr,
+	&wp_fault_fallback_attr.attr,
+	&wp_fault_fallback_charge_attr.attr,
+	&wp_fault_copied_extra_attr.attr,
 	&madv_free_cut_attr.attr,
 	NULL,
 };

@@ -15,6 +15,11 @@
  * enum thp_batch_stat_item - events counted per folio size
  * @WP_FAULT_REUSE: write faults that reused a large folio.
  * @WP_FAULT_REUSE_PTES: PTEs that these faults made writable.
+ * @WP_FAULT_ALLOC: write faults served with a new large folio.
+ * @WP_FAULT_FALLBACK: write faults that were to get one, but could not.
+ * @WP_FAULT_FALLBACK_CHARGE: of these, because the charge to the memcg failed.
+ * @WP_FAULT_COPIED_EXTRA: pages copied beyond the faulting ones, by the size of
+ *	the folio that they were copied from.
  * @MADV_FREE_CUT: folios cut where an madvise() call started or ended.
  * @__THP_BATCH_STAT_COUNT: number of counters.
  *
@@ -23,6 +28,10 @@
 enum thp_batch_stat_item {
 	WP_FAULT_REUSE,
 	WP_FAULT_REUSE_PTES,
+	WP_FAULT_ALLOC,
+	WP_FAULT_FALLBACK,
+	WP_FAULT_FALLBACK_CHARGE,
+	WP_FAULT_COPIED_EXTRA,
 	MADV_FREE_CUT,
 	__THP_BATCH_STAT_COUNT
 };

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Write faults that copy a shared large folio: which order to copy.
+ *
+ * Everything down to "#ifdef __KERNEL__" is a pure function of what was read
+ * from the page table. It is also compiled in user space, where patterns and
+ * adversaries are played against it (see mm/tests/wp_copy_kunit.c for the part
+ * that stays with the kernel).
+ *
+ * The evidence is the dirty bit. A copy maps the pages beyond the faulting one
+ * writable, but clean and not young; so from then on a private page shows
+ * whether the program has written it ("written") or has not ("unwritten").
+ * Read-only pages say nothing: their dirty bit is from before the fork.
+ *
+ * Two rules permit a copy of 2^k pages:
+ *
+ * run:   the 2 * 2^k pages just below the block, or those just above it, are
+ *        all written. That is a sequential (or backward) writer, or the inside
+ *        of a region that is rewritten. It needs no state beyond the PTEs.
+ *
+ * dense: of the aligned window of 64 pages around the fault at least half are
+ *        written, and its unwritten pages, those of this copy included, stay at
+ *        most half of the written ones. That is a random writer that reaches
+ *        nearly everything. No large block is whole in such a window, except
+ *        now and then one of the smallest size; where it is not, the pages that
+ *        are still shared in the 16 around the fault are copied one by one, in
+ *        this one fault ("fill").
+ *
+ * Bound: between two forks, pages that were copied and are never written are
+ * at most 1.5 times the pages the program wrote. Argument:
+ *
+ * - Let a run copy of n pages charge its at most n - 1 unwritten pages to the
+ *   2n written pages it relied upon, half a page each. No page is charged twice
+ *   from the same side for pages that stay unwritten: let copies B1 and B2, B2
+ *   further away, both rely on the page p below them. The run of B2 is gapless
+ *   from p up to B2, so B1 lies within it and all of B1 is written: if B1 was
+ *   copied first, nothing of it stayed unwritten; if B2 was, then B1 was no
+ *   longer shared and not copied at all. With two sides, a written page is
+ *   charged at most 2 * 1/2 page.
+ * - Each window ends with at most half as many unwritten pages from dense copies
+ *   as it has written ones, as that is what is checked at the last of them, and
+ *   later the former only shrink and the latter only grow.
+ *
+ * What counts as written without having been since the fork: folios that a
+ * first write brought in as a whole (all of their PTEs are dirty at once), and
+ * pages of an exclusive folio that were dirty before the fork and became
+ * writable in the window of a reuse fault. Both are pages of the program's own
+ * that it had written once; the bound then holds with them counted as written.
+ */
+#ifndef __MM_WP_COPY_H
+#define __MM_WP_COPY_H
+
+/* Pages in the window of the dense rule; a bit each in a u64. */
+#define WP_COPY_WINDOW		64
+
+/* How many of them must be written before it counts as dense. */
+#define WP_COPY_DENSE		(WP_COPY_WINDOW / 2)
+
+/* Pages that the dense rule may fill up around the fault, at most 64 KiB. */
+#define WP_COPY_FILL_ORDER	4
+
+/* The smallest order of a large anonymous folio. */
+#define WP_COPY_MIN_ORDER	2
+
+/**
+ * enum wp_copy_state - what a PTE tells about the page at its address
+ * @WP_COPY_OTHER: not mapped writable, or not known.
+ * @WP_COPY_UNWRITTEN: private and writable, but not written.
+ * @WP_COPY_WRITTEN: private, writable and written.
+ */
+enum wp_copy_state {
+	WP_COPY_OTHER,
+	WP_COPY_UNWRITTEN,
+	WP_COPY_WRITTEN,
+};
+
+/*
+ * Reads the state of page number @page (address >> PAGE_SHIFT); WP_COPY_OTHER
+ * for what is not to be looked at. Always inlined into the functions below.
+ */
+typedef enum wp_copy_state (*wp_copy_state_fn)(const void *ctx,
+					       unsigned long page);
+
+/**
+ * wp_copy_run - the run rule
+ * @first: first page of the block.
+ * @order: order of the block.
+ * @state: reads the state of a page.
+ * @ctx: for @state.
+ *
+ * Return: whether all the 2 << @order pages just below, or all just above the
+ * block are written.
+ */
+static __always_inline bool wp_copy_run(unsigned long first, unsigned int order,
+					wp_copy_state_fn state, const void *ctx)
+{
+	const unsigned long last = first + (1UL << order) - 1;
+	const unsigned long nr = 2UL << order;
+	unsigned long i;
+
+	for (i = 1; i <= nr && state(ctx, first - i) == WP_COPY_WRITTEN; i++)
+		;
+	if (i > nr)
+		return true;
+	for (i = 1; i <= nr && state(ctx, last + i) == WP_COPY_WRITTEN; i++)
+		;
+	return i > nr;
+}
+
+/**
+ * wp_copy_runs - the orders that the run rule permits
+ * @orders: bitmap of the orders that are possible.
+ * @page: the faulting page.
+ * @state: reads the state of a page.
+ * @ctx: for @state.
+ *
+ * Climbs from the smallest order up and stops at the first one that is not
+ * justified.
+ *
+ * Return: the subset of @orders that may be copied.
+ */
+static __always_inline unsigned long
+wp_copy_runs(unsigned long orders, unsigned long page, wp_copy_state_fn state,
+	     const void *ctx)
+{
+	unsigned long permitted = 0, left;
+
+	for (left = orders; left; left &= left - 1) {
+		const unsigned int order = __ffs(left);
+
+		if (!wp_copy_run(page & -(1UL << order), order, state, ctx))
+			break;
+		permitted |= 1UL << order;
+	}
+	return permitted;
+}
+
+/**
+ * wp_copy_dense - the dense rule
+ * @written: bitmap of the written pages of the window.
+ * @unwritten: bitmap of its private pages that are not written.
+ * @page: the faulting page.
+ * @order: order of the aligned block around it, which lies within the window.
+ *
+ * Return: whether what is still shared of the block may be copied.
+ */
+static inline bool wp_copy_dense(u64 written, u64 unwritten, unsigned long page,
+				 unsigned int order)
+{
+	const unsigned int nr_written = hweight64(written);
+	const unsigned int first = page & (WP_COPY_WINDOW - 1) & -(1UL << order);
+	const u64 block = ((1ULL << (1U << order)) - 1) << first;
+	const unsigned int nr = hweight64(block & ~(written | unwritten));
+
+	return nr_written >= WP_COPY_DENSE &&
+	       2 * (hweight64(unwritten) + nr - 1) <= nr_written;
+}
+
+/**
+ * wp_copy_crowded - is it worth while to look for a dense window?
+ * @mapcount: mappings of pages of the old folio, by whomever.
+ * @nr: pages of the old folio.
+ *
+ * Fork maps all of the folio once more and each copy takes one mapping away, so
+ * what is missing to a multiple of @nr tells how many of its pages have been
+ * copied, without reading a PTE. This spares a sparse writer the look at the
+ * window. It is a guess, and wrong where a folio is mapped in part; the rule
+ * itself relies on the window alone. Folios smaller than a quarter of the
+ * window say too little.
+ *
+ * Return: whether half of the folio has been copied.
+ */
+static inline bool wp_copy_crowded(unsigned int mapcount, unsigned int nr)
+{
+	return nr >= WP_COPY_WINDOW / 4 && (-mapcount & (nr - 1)) >= nr / 2;
+}
+
+#ifdef __KERNEL__
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+/* What /sys/kernel/mm/transparent_hugepage/wp_copy says. */
+enum wp_copy_mode {
+	WP_COPY_NEVER,
+	WP_COPY_AUTO,
+	WP_COPY_ALWAYS,
+};
+
+extern enum wp_copy_mode wp_copy_mode;
+
+bool __wp_copy_hint(struct vm_fault *vmf, struct folio *folio);
+unsigned long __wp_copy_orders(struct vm_fault *vmf, struct folio *folio);
+bool __wp_copy_large(struct vm_fault *vmf, unsigned long orders, vm_fault_t *ret);
+
+/* Among the orders: fill up, see above. Then it is the only one. */
+#define WP_COPY_FILL		BIT(0)
+
+/**
+ * wp_copy_orders - orders of large folio that this write fault may copy to
+ * @vmf: the fault, on a PTE of a private mapping that is to be copied.
+ * @folio: the old folio; NULL for the zero page and what has no struct page.
+ *
+ * Context: PTE lock held.
+ * Return: bitmap of orders; 0 if a single page is to be copied.
+ */
+static inline unsigned long wp_copy_orders(struct vm_fault *vmf,
+					   struct folio *folio)
+{
+	const enum wp_copy_mode mode = READ_ONCE(wp_copy_mode);
+
+	if (mode == WP_COPY_NEVER)
+		return 0;
+	if (folio) {
+		if (!folio_test_large(folio))
+			return 0;
+		if (mode == WP_COPY_AUTO && !__wp_copy_hint(vmf, folio))
+			return 0;
+	}
+	return __wp_copy_orders(vmf, folio);
+}
+
+/**
+ * wp_copy_large - serve a write fault with a large copy
+ * @vmf: the fault, as for wp_page_copy().
+ * @orders: what wp_copy_orders() returned.
+ * @ret: result of the fault, if it was served.
+ *
+ * Context: VMA lock or mmap_lock held, no PTE lock, reference on the old folio
+ * held; that reference is dropped if the fault was served.
+ * Return: whether it was; if not, nothing has changed and a single page is to
+ * be copied.
+ */
+static inline bool wp_copy_large(struct vm_fault *vmf, unsigned long orders,
+				 vm_fault_t *ret)
+{
+	return orders && __wp_copy_large(vmf, orders, ret);
+}
+#else
+static inline unsigned long wp_copy_orders(struct vm_fault *vmf,
+					   struct folio *folio)
+{
+	return 0;
+}
+
+static inline bool wp_copy_large(struct vm_fault *vmf, unsigned long orders,
+				 vm_fault_t *ret)
+{
+	return false;
+}
+#endif /* CONFIG_TRANSPARENT_HUGEPAGE */
+#endif /* __KERNEL__ */
+
+#endif /* __MM_WP_COPY_H */

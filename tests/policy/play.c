@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Plays write patterns, and adversaries, against the policy of path 2 (which
+ * order a write fault on a shared large folio copies), in user space.
+ *
+ * The policy is the kernel's own header. The model around it is one array of
+ * pages in large folios of which a child still shares everything: a page is
+ * shared, or copied and not written, or written.
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef uint64_t u64;
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+#define hweight64(x) ((unsigned int)__builtin_popcountll(x))
+#define __ffs(x) ((unsigned int)__builtin_ctzl(x))
+#include "wp_copy.h"
+
+/*
+ * Instructions of the fault path, the copying itself apart, as measured on
+ * x86-64 under icount (see docs/path2-copy.md).
+ */
+static const double cost_single = 2870;	/* a fault that copies one page */
+static const double cost_large = 330;	/* each further page, large folio */
+static const double cost_fill = 1000;	/* each further page, of its own folio */
+static const double cost_hint = 50;	/* the policy, when it says no at once */
+static const double cost_window = 600;	/* and when it reads the window */
+
+enum { MAX_PAGES = 16384 };
+
+enum { FOLIO = 16 };			/* pages of an old folio */
+
+struct arena {
+	unsigned long pages;
+	unsigned char state[MAX_PAGES];	/* enum wp_copy_state */
+	unsigned long orders;		/* that may be copied to */
+	unsigned long written, faults, large, filled, windows;
+};
+
+static struct arena a;
+
+static __always_inline enum wp_copy_state state_of(const void *ctx, unsigned long page)
+{
+	const struct arena *p = ctx;
+
+	return page < p->pages ? (enum wp_copy_state)p->state[page] : WP_COPY_OTHER;
+}
+
+static void reset(unsigned long pages, unsigned long orders)
+{
+	memset(&a, 0, sizeof(a));
+	a.pages = pages;
+	a.orders = orders;
+}
+
+static unsigned long copied(void)
+{
+	return a.faults + a.large + a.filled;
+}
+
+static double cost(void)
+{
+	return a.faults * (cost_single + cost_hint) + a.large * cost_large +
+	       a.filled * cost_fill + a.windows * cost_window;
+}
+
+static bool all_shared(unsigned long first, unsigned long nr)
+{
+	unsigned long i;
+
+	/* A block is within one folio. */
+	if (first + nr > a.pages || nr > FOLIO)
+		return false;
+	for (i = first; i < first + nr; i++)
+		if (a.state[i] != WP_COPY_OTHER)
+			return false;
+	return true;
+}
+
+static void copy(unsigned long first, unsigned long nr, unsigned long *count)
+{
+	unsigned long i;
+
+	for (i = first; i < first + nr && i < a.pages; i++)
+		if (a.state[i] == WP_COPY_OTHER) {
+			a.state[i] = WP_COPY_UNWRITTEN;
+			++*count;
+		}
+	--*count;		/* the faulting page is not an extra one */
+}
+
+/* What the mechanism does with a store to @page; see mm/wp_copy.c. */
+static void store(unsigned long page)
+{
+	unsigned long orders = a.orders, first, nr, i;
+	u64 written = 0, unwritten = 0;
+	unsigned int gone = 0;
+
+	if (a.state[page] != WP_COPY_OTHER) {
+		a.written += a.state[page] == WP_COPY_UNWRITTEN;
+		a.state[page] = WP_COPY_WRITTEN;
+		return;
+	}
+	a.faults++;
+	a.written++;
+
+	/* Each smaller order that is possible is if a larger one is. */
+	for (nr = 1UL << 9; nr > 1; nr >>= 1)
+		if (!all_shared(page & -nr, nr))
+			orders &= ~nr;
+	orders = wp_copy_runs(orders, page, state_of, &a);
+	if (orders) {
+		for (nr = 1UL << 9; !(orders & nr); nr >>= 1)
+			;
+		copy(page & -nr, nr, &a.large);
+		goto out;
+	}
+
+	first = page & -(unsigned long)FOLIO;
+	for (i = first; i < first + FOLIO; i++)
+		gone += a.state[i] != WP_COPY_OTHER;
+	if (wp_copy_crowded(2 * FOLIO - gone, FOLIO)) {
+		first = page & -(unsigned long)WP_COPY_WINDOW;
+		a.windows++;
+		for (i = 0; i < WP_COPY_WINDOW; i++) {
+			written |= (u64)(state_of(&a, first + i) == WP_COPY_WRITTEN) << i;
+			unwritten |= (u64)(state_of(&a, first + i) == WP_COPY_UNWRITTEN) << i;
+		}
+		nr = 1UL << WP_COPY_MIN_ORDER;
+		if (all_shared(page & -nr, nr) &&
+		    wp_copy_dense(written, unwritten, page, WP_COPY_MIN_ORDER)) {
+			copy(page & -nr, nr, &a.large);
+			goto out;
+		}
+		nr = 1UL << WP_COPY_FILL_ORDER;
+		if (wp_copy_dense(written, unwritten, page, WP_COPY_FILL_ORDER)) {
+			copy(page & -nr, nr, &a.filled);
+			goto out;
+		}
+	}
+out:
+	a.state[page] = WP_COPY_WRITTEN;
+}
+
+static u64 rng_state = 0x9e3779b97f4a7c15ULL;
+
+static u64 rng(void)
+{
+	rng_state ^= rng_state >> 12;
+	rng_state ^= rng_state << 25;
+	rng_state ^= rng_state >> 27;
+	return rng_state * 2685821657736338717ULL;
+}
+
+static unsigned int perm[MAX_PAGES];
+
+static void shuffle(unsigned long n)
+{
+	unsigned long i, j;
+	unsigned int t;
+
+	for (i = 0; i < n; i++)
+		perm[i] = i;
+	for (i = n; i > 1; i--) {
+		j = rng() % i;
+		t = perm[i - 1];
+		perm[i - 1] = perm[j];
+		perm[j] = t;
+	}
+}
+
+static void p_random(unsigned long n, unsigned int percent)
+{
+	unsigned long i;
+
+	shuffle(n);
+	for (i = 0; i < n * percent / 100; i++)
+		store(perm[i]);
+}
+
+static void p_zipf(unsigned long n, unsigned int arg)
+{
+	static double cum[MAX_PAGES];
+	double sum = 0, u;
+	unsigned long i, lo, hi, mid;
+
+	(void)arg;
+	shuffle(n);
+	for (i = 0; i < n; i++)
+		cum[i] = sum += 1.0 / (i + 1);
+	for (i = 0; i < n; i++) {
+		u = (rng() >> 11) * (1.0 / 9007199254740992.0) * sum;
+		for (lo = 0, hi = n - 1; lo < hi;) {
+			mid = (lo + hi) / 2;
+			if (cum[mid] < u)
+				lo = mid + 1;
+			else
+				hi = mid;
+		}
+		store(perm[lo]);
+	}
+}
+
+static void p_forward(unsigned long n, unsigned int step)
+{
+	unsigned long i;
+
+	for (i = 0; i < n; i += step)
+		store(i);
+}
+
+static void p_backward(unsigned long n, unsigned int step)
+{
+	unsigned long i;
+
+	for (i = n; i >= step; i -= step)
+		store(i - 1);
+}
+
+/* Passes of a stride: in the end every page is written. */
+static void p_passes(unsigned long n, unsigned int step)
+{
+	unsigned long i, j;
+
+	for (j = 0; j < step; j++)
+		for (i = j; i < n; i += step)
+			store(i);
+}
+
+static void p_all_but(unsigned long n, unsigned int every)
+{
+	unsigned long i;
+
+	for (i = 0; i < n; i++)
+		if (i % every != every - 1)
+			store(i);
+}
+
+/* Objects of @len pages at random places, an eighth of the memory in all. */
+static void p_objects(unsigned long n, unsigned int len)
+{
+	unsigned long k, i, at;
+
+	for (k = 0; k < n / 8 / len; k++) {
+		at = rng() % (n - len);
+		for (i = 0; i < len; i++)
+			store(at + i);
+	}
+}
+
+static const struct pattern {
+	const char *name;
+	void (*play)(unsigned long n, unsigned int arg);
+	unsigned int arg;
+	/* The most that it may cost and copy, 1 being what single pages do. */
+	double max_cost, max_copied;
+} patterns[] = {
+	{ "sequential", p_forward, 1, 0.20, 1.0 },
+	{ "backward", p_backward, 1, 0.20, 1.0 },
+	{ "random, all", p_random, 100, 0.85, 1.0 },
+	{ "random, 50 %", p_random, 50, 1.10, 1.15 },
+	{ "random, 30 %", p_random, 30, 1.03, 1.01 },
+	{ "random, 20 %", p_random, 20, 1.03, 1.01 },
+	{ "random, 10 %", p_random, 10, 1.03, 1.01 },
+	{ "zipf, scattered", p_zipf, 0, 1.03, 1.01 },
+	{ "every 2nd page", p_forward, 2, 1.03, 1.1 },
+	{ "every 3rd page", p_forward, 3, 1.03, 1.0 },
+	{ "every 16th page", p_forward, 16, 1.03, 1.0 },
+	{ "every 512th page", p_forward, 512, 1.03, 1.0 },
+	{ "every 2nd, then the rest", p_passes, 2, 0.85, 1.0 },
+	{ "every 8th, then the rest", p_passes, 8, 0.85, 1.0 },
+	{ "all but every 4th", p_all_but, 4, 1.05, 1.2 },
+	{ "objects of 2 pages", p_objects, 2, 1.03, 1.0 },
+	{ "objects of 8 pages", p_objects, 8, 1.03, 1.05 },
+	{ "objects of 16 pages", p_objects, 16, 0.9, 1.15 },
+	{ "objects of 64 pages", p_objects, 64, 0.6, 1.15 },
+};
+
+static unsigned int failed;
+
+static void check(bool ok, const char *what)
+{
+	if (!ok) {
+		printf("# FAILED: %s\n", what);
+		failed++;
+	}
+}
+
+static const unsigned long usual = 1 << 2 | 1 << 3 | 1 << 4;
+
+/*
+ * Pages copied and never written, for each page written: the bound that
+ * wp_copy.h argues for.
+ */
+static double waste(void)
+{
+	return (double)(copied() - a.written) / a.written;
+}
+
+/*
+ * Adversaries. Each step considers a number of pages to write and takes the one
+ * after which most has been copied in vain for what has been written; or it
+ * builds what a rule wants to see and then turns away.
+ */
+static double greedy(unsigned long pages, unsigned long orders, unsigned int tries,
+		     u64 seed)
+{
+	static struct arena best, save;
+	double most, worst = 0;
+	unsigned long step;
+	unsigned int i;
+
+	rng_state = seed;
+	reset(pages, orders);
+	for (step = 0; step < 2 * pages; step++) {
+		save = a;
+		most = -1;
+		for (i = 0; i < tries; i++) {
+			unsigned long at = rng() % pages;
+
+			/* Mostly next to what is written already. */
+			if (i % 4) {
+				while (at + 1 < pages && a.state[at] != WP_COPY_WRITTEN &&
+				       rng() % 16)
+					at++;
+				if (at + 1 < pages)
+					at++;
+			}
+			store(at);
+			if (waste() > most) {
+				most = waste();
+				best = a;
+			}
+			a = save;
+		}
+		a = best;
+		if (waste() > worst)
+			worst = waste();
+	}
+	return worst;
+}
+
+/* Runs of @len, and a store each just below and just above. */
+static double baits(unsigned long pages, unsigned long orders, unsigned long len,
+		    unsigned long gap)
+{
+	unsigned long at, i;
+	double worst = 0;
+
+	reset(pages, orders);
+	for (at = gap; at + len + gap < pages; at += len + gap) {
+		for (i = 0; i < len; i++)
+			store(at + i);
+		store(at - 1);
+		store(at + len);
+		if (waste() > worst)
+			worst = waste();
+	}
+	return worst;
+}
+
+/* Every sequence of stores to a few pages, up to @depth of them. */
+static double exhaustive(unsigned long pages, unsigned int depth)
+{
+	double worst, most = a.written ? waste() : 0;
+	struct arena *save;
+	unsigned long i;
+
+	if (!depth)
+		return most;
+	save = malloc(sizeof(*save));
+	*save = a;
+	for (i = 0; i < pages; i++) {
+		if (a.state[i] == WP_COPY_WRITTEN)
+			continue;
+		store(i);
+		worst = exhaustive(pages, depth - 1);
+		if (worst > most)
+			most = worst;
+		a = *save;
+	}
+	free(save);
+	return most;
+}
+
+int main(int argc, char **argv)
+{
+	const bool quick = argc > 1 && !strcmp(argv[1], "--quick");
+	double worst = 0, w;
+	unsigned int i, j;
+
+	printf("per page written:           faults  copied    cost\n");
+	for (i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
+		const struct pattern *p = &patterns[i];
+		double c, n;
+
+		rng_state = 0x9e3779b97f4a7c15ULL;
+		reset(MAX_PAGES, usual);
+		p->play(a.pages, p->arg);
+		c = cost() / (a.written * cost_single);
+		n = (double)copied() / a.written;
+		printf("%-26s %7.3f %7.3f %7.3f\n", p->name,
+		       (double)a.faults / a.written, n, c);
+		check(c <= p->max_cost, "costs more than it may");
+		check(n <= p->max_copied + 1e-9, "copies more than it may");
+	}
+
+	for (i = 0; i < (quick ? 4 : 24); i++) {
+		w = greedy(i % 2 ? 128 : 512, i % 3 ? usual : 1 << 2, 2 + i * 3, i + 1);
+		if (w > worst)
+			worst = w;
+	}
+	printf("greedy adversary:          %.3f copied in vain per page written\n", worst);
+	check(worst <= 1.5, "greedy adversary breaks the bound");
+
+	worst = 0;
+	for (i = 1; i <= 64; i++)
+		for (j = 1; j <= 64; j += 3) {
+			w = baits(4096, usual, i, j);
+			if (w > worst)
+				worst = w;
+		}
+	printf("runs that turn away:       %.3f\n", worst);
+	check(worst <= 1.5, "runs that turn away break the bound");
+
+	/* From where the run rule is just convinced, everything. */
+	reset(48, usual);
+	for (i = 16; i < 24; i++)
+		store(i);
+	worst = exhaustive(48, quick ? 2 : 4);
+	printf("all sequences after a run: %.3f\n", worst);
+	check(worst <= 1.5, "a sequence after a run breaks the bound");
+
+	/* Half of each window, spread, and one store more. */
+	reset(4096, usual);
+	for (i = 0; i < a.pages; i++)
+		if (i % 2 == (i / 64) % 2)
+			store(i);
+	for (i = 0; i < a.pages; i += 64)
+		store(i + (i / 64 + 1) % 2);
+	printf("half of each window:       %.3f\n", waste());
+	check(waste() <= 1.5, "half-written windows break the bound");
+
+	printf(failed ? "# %u checks failed\n" : "# all as asked\n", failed);
+	return failed != 0;
+}
