@@ -154,7 +154,8 @@ tree_update() {
 
 	git -C "$stage" diff --name-only --no-renames stock HEAD >"$stage/.wf-touched"
 	# What an interrupted run may have changed stays on the list until it is done.
-	sort -u "$stage/.wf-touched" "$touched" >"$touched.new" 2>/dev/null || :
+	touch "$touched"
+	sort -u "$stage/.wf-touched" "$touched" >"$touched.new"
 	mv "$touched.new" "$touched"
 	while read -r f; do
 		if [ -f "$stage/$f" ]; then
