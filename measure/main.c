@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/personality.h>
+#include <unistd.h>
 
 #include "measure.h"
 
@@ -178,6 +180,16 @@ static void run_modes(const struct experiment *e, size_t from)
 	current_mode = NULL;
 }
 
+/* The same addresses in every run: page tables and trees look alike. */
+static void fixed_addresses(char **argv)
+{
+	int p = personality(0xffffffff);
+
+	if (p != -1 && !(p & ADDR_NO_RANDOMIZE) &&
+	    personality((unsigned int)p | ADDR_NO_RANDOMIZE) != -1)
+		execv("/proc/self/exe", argv);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option longopts[] = {
@@ -256,6 +268,7 @@ int main(int argc, char **argv)
 	for (i = 0; i < ARRAY_SIZE(experiments); i++)
 		some |= chosen[i];
 
+	fixed_addresses(argv);
 	core_init();
 	for (i = 0; i < ARRAY_SIZE(experiments); i++) {
 		if (some && !chosen[i])
