@@ -88,6 +88,7 @@ unsigned int write_order(const struct op *op, unsigned int i);
 void op_print(char *buf, size_t len, const struct op *op);
 int op_parse(const char *line, struct op *op);
 void op_gen(struct rng *r, struct op *op);
+void op_gen_reset(void);
 
 extern const int madv_list[];
 extern const char *const madv_name[];

@@ -130,7 +130,7 @@ static int wait_done(int p)
 				return 1;
 		}
 		clock_gettime(CLOCK_MONOTONIC, &t);
-		if (t.tv_sec - t0.tv_sec > 120)
+		if (t.tv_sec - t0.tv_sec > 300)
 			return failed(p, "process %d does not come back", p);
 	}
 }
@@ -220,6 +220,20 @@ static bool any_lazy(int p, const struct op *op)
 
 	for (i = op->a; i < op->a + op->n; i++)
 		if (S->pr[p].pg[i].alt != NOALT)
+			return true;
+	return false;
+}
+
+/*
+ * /proc/<pid>/mem cannot wait for a userfaultfd handler: a forced write to a page
+ * that is write-protected for one fails, on every kernel.
+ */
+static bool handler_in_the_way(int p, unsigned int a, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = a; i < a + n && S->pr[p].uffd_mode == 1; i++)
+		if (S->pr[p].pg[i].fl & F_UFFD)
 			return true;
 	return false;
 }
@@ -478,7 +492,8 @@ static int do_pin_use(struct op *o)
 			return SKIP;
 		for (i = 0; i < NPAGES; i++)
 			if (pg[i].pin == o->a + 1 && 
-			    (pg[i].alt != NOALT || !can_force(&pg[i])))
+			    (pg[i].alt != NOALT || !can_force(&pg[i]) ||
+			     handler_in_the_way(o->p, i, 1)))
 				return SKIP;
 		for (i = 0; i < NPAGES; i++) {
 			uint16_t fl = pg[i].fl;
@@ -538,6 +553,8 @@ static int do_op(struct op *o)
 	case OP_MEMWRITE:
 		if (o->n > 64)
 			o->n = 64;
+		if (handler_in_the_way(p, o->a, o->n))
+			return SKIP;
 		model_write(p, o, true);
 		return command(p, o, 0);
 	case OP_PVREAD:
@@ -705,6 +722,7 @@ int episode(struct op *ops, unsigned int n, uint64_t seed, bool generate,
 			;
 	}
 	model_init();
+	op_gen_reset();
 	env_episode();
 	start_first();
 	for (step = 0; step < n && res >= 0; step++) {

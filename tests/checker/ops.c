@@ -197,11 +197,139 @@ static unsigned int pick_type(struct rng *r)
 	return i;
 }
 
+/*
+ * Recipes.  Drawn one by one, operations rarely come in the order that makes a
+ * large folio interesting, so a part of them is drawn as a row, on one range and
+ * with other operations in between.  A letter is a step:
+ *
+ *	m map, w write, h read all; x write a part, y the child writes a part
+ *	F fork, E the child exits; D and d: MADV_DONTFORK of a part, and undone
+ *	r, R read-only and back; s, S the same for a part; g forced write
+ *	l MADV_FREE a part, L all; o MADV_PAGEOUT; z MADV_DONTNEED, n munmap a part
+ *	v mremap a part a little off; X split; c clear soft-dirty
+ *	u register with userfaultfd, U write-protect a part
+ *	p pin a part, k splice a part, P read through the pin, i write through it
+ *	C, K compare in the parent, in the child
+ */
+static const char *const recipes[] = {
+	"mwDFdrRxKC", "mwDFdsSxyKC", "mwFExC", "mwFxyCK", "mwFEwC", "mwFxxxCK",
+	"mwpFxyPiPKC", "mwkFyEPxC", "mwkFxKP", "mwFoxCK", "mwFoyExC", "mwlxoC",
+	"mwLwoC", "mwFvExC", "mwcFExC", "mwuUFExC", "mwuUxC", "mwFsEgxC", "mwFsgxKC",
+	"mwFnExC", "mwFzExC", "mwFzxKC", "mhxC", "mhFxyKC", "mhoxC", "mhzxC", "mwFXExC",
+	"mwoxC", "mwFvxyKC", "mwlFxyoKC", "mwDFdpxyPC", "mwrFERxC", "mwFEsSxC",
+	"mwpFyxPC", "mwFpxPyKiPC", "mwcFxyC", "mwlxlxoC", "mwFlExoC", "mwDFdkxyPC",
+	"mwzFxyKC", "mwozxC", "mwFoEwC", "mwOFxyKC", "mwFyyxxKC", "mwvFExC",
+};
+
+static struct recipe {
+	const char *at;
+	struct op all, part;
+	uint8_t p, q;
+} row;
+
+static void row_begin(struct rng *r)
+{
+	static const unsigned short len[] = { 16, 32, 32, 64, 64, 128, 256, 512 };
+	unsigned int n = len[below(r, 8)], i, k;
+
+	row.p = (uint8_t)gen_alive(r);
+	for (i = 0; i < opt_procs && S->pr[i].alive; i++)
+		;
+	if (i == opt_procs) {	/* no room for a child */
+		row.at = NULL;
+		return;
+	}
+	row.q = (uint8_t)i;
+	row.at = recipes[below(r, sizeof(recipes) / sizeof(recipes[0]))];
+	memset(&row.all, 0, sizeof(row.all));
+	row.all.a = (uint16_t)(below(r, NPAGES / n) * n);
+	row.all.n = (uint16_t)n;
+	row.part = row.all;
+	k = 1 + below(r, below(r, 2) ? n / 2 : 4);
+	row.part.n = (uint16_t)k;
+	row.part.a = (uint16_t)(row.all.a + below(r, n - k + 1));
+	if (!below(r, 3))
+		row.at += 2;	/* on what is there already */
+}
+
+static void row_next(struct rng *r, struct op *op)
+{
+	char c = *row.at++;
+	unsigned int i;
+
+	*op = strchr("mwhrRLoucvCK", c) && c != 'v' ? row.all : row.part;
+	op->p = row.p;
+	op->q = row.q;
+	op->v = (uint32_t)rnd(r);
+	switch (c) {
+	case 'm': op->t = OP_MAP; op->v = 3; break;
+	case 'w': op->t = OP_WRITE; op->v &= 0xfff0f0f0; break;
+	case 'h': op->t = OP_READ; break;
+	case 'x': case 'y':
+		op->t = OP_WRITE;
+		if (below(r, 2)) {	/* around, over the part's edges */
+			op->a = row.all.a;
+			op->n = row.all.n;
+		}
+		op->p = c == 'x' ? row.p : row.q;
+		break;
+	case 'F': op->t = OP_FORK; op->a = op->n = 0; break;
+	case 'E': op->t = OP_EXIT; op->p = row.q; break;
+	case 'D': op->t = OP_MADVISE; op->v = 12; break;
+	case 'd': op->t = OP_MADVISE; op->v = 13; break;
+	case 'r': case 's': op->t = OP_MPROTECT; op->v = 1; break;
+	case 'R': case 'S': op->t = OP_MPROTECT; op->v = 3; break;
+	case 'g': op->t = OP_MEMWRITE; break;
+	case 'l': case 'L': op->t = OP_MADVISE; op->v = 1; break;
+	case 'o': case 'O': op->t = OP_MADVISE; op->v = 3; break;
+	case 'z': op->t = OP_MADVISE; op->v = 0; break;
+	case 'n': op->t = OP_MUNMAP; break;
+	case 'v':
+		op->t = OP_MREMAP;
+		op->b = (uint16_t)(op->a + op->n + below(r, 9));
+		op->v = 0;
+		break;
+	case 'X': op->t = OP_SPLIT; break;
+	case 'c': op->t = OP_SDCLEAR; break;
+	case 'u': op->t = OP_UFFD_REG; op->v &= 1; break;
+	case 'U': op->t = OP_UFFD_WP; op->v = 1; break;
+	case 'p': case 'k':
+		op->t = c == 'p' ? OP_RING : OP_SPLICE;
+		op->n = (uint16_t)(op->n > 8 ? 8 : op->n);
+		break;
+	case 'P': case 'i':
+		op->t = c == 'P' ? OP_PINREAD : OP_PINWRITE;
+		op->a = 0;
+		for (i = 0; i < NPIN; i++)
+			if (S->pin[i].used && S->pin[i].proc == row.p)
+				op->a = (uint16_t)i;
+		break;
+	case 'C': case 'K':
+		op->t = OP_CHECK;
+		op->p = c == 'C' ? row.p : row.q;
+		break;
+	}
+	if (!*row.at)
+		row.at = NULL;
+}
+
+/* Forget a row that an episode's end cut off. */
+void op_gen_reset(void)
+{
+	row.at = NULL;
+}
+
 void op_gen(struct rng *r, struct op *op)
 {
 	unsigned int i, w, total = 0;
 
 	memset(op, 0, sizeof(*op));
+	if (row.at && below(r, 5)) {
+		row_next(r, op);
+		return;
+	}
+	if (!row.at && !below(r, 8))
+		row_begin(r);
 	op->t = (uint8_t)pick_type(r);
 	op->p = (uint8_t)gen_alive(r);
 	op->q = (uint8_t)gen_alive(r);

@@ -19,7 +19,7 @@
 
 #define THP "/sys/kernel/mm/transparent_hugepage/"
 
-static char cg[128];
+static char cg[64];
 static char sizes[16][32];
 static unsigned int nsizes;
 static bool have_swap;
