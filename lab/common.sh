@@ -31,10 +31,10 @@ bad_use() {
 	exit 2
 }
 
-# The value of an option that must have one: `x=$(value "$@")`.
+# $REPLY is the value of an option that must have one.
 value() {
 	[ $# -ge 2 ] && [ -n "$2" ] || bad_use "$1 needs a value"
-	printf '%s' "$2"
+	REPLY=$2
 }
 
 # A path as a person reads it best.

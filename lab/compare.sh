@@ -32,12 +32,12 @@ while [ $# -gt 0 ]; do
 	-h | --help) usage && exit 0 ;;
 	--quick) quick=--quick ;;
 	--modes) modes=--modes ;;
-	--only) only=$(value "$@") && shift ;;
-	--accel) accel=$(value "$@") && shift ;;
-	--series) series=$(value "$@") && shift ;;
-	--tree) series_tree=$(value "$@") && shift ;;
-	--memory) memory=$(value "$@") && shift ;;
-	--json) json=$(value "$@") && shift ;;
+	--only) value "$@" && only=$REPLY && shift ;;
+	--accel) value "$@" && accel=$REPLY && shift ;;
+	--series) value "$@" && series=$REPLY && shift ;;
+	--tree) value "$@" && series_tree=$REPLY && shift ;;
+	--memory) value "$@" && memory=$REPLY && shift ;;
+	--json) value "$@" && json=$REPLY && shift ;;
 	*) bad_use "no such option: $1" ;;
 	esac
 	shift

@@ -88,10 +88,10 @@ t_help() {
 t_no_network() {
 	local dead=http://127.0.0.1:9
 
-	expect 1 '^wf: no source: .*fetch.log' env -u WF_LINUX XDG_CACHE_HOME="$work/cache" \
+	expect 1 '^wf: no source: .*fetch.log' env -u WF_LINUX XDG_CACHE_HOME="$work/cache" WF_BUILD="$work/build" \
 		http_proxy=$dead https_proxy=$dead HTTP_PROXY=$dead HTTPS_PROXY=$dead \
 		APT_CONFIG="$(apt_without_network)" "$wf" compare --quick
-	nothing_left "$work/cache/wholefolio" "$WF_BUILD"
+	nothing_left "$work/cache/wholefolio" "$work/build"
 }
 
 # A configuration of apt that reaches no mirror, whatever the machine's own says.
@@ -113,7 +113,7 @@ t_wrong_checksum() {
 	mkdir -p "$work/cache/wholefolio"
 	echo 'not a kernel' >"$work/cache/wholefolio/linux-$debian.tar.xz"
 	echo 0 >"$work/cache/wholefolio/linux-$debian.tar.xz.sha256"
-	expect 1 'wrong checksum.*damaged' env -u WF_LINUX XDG_CACHE_HOME="$work/cache" \
+	expect 1 'wrong checksum.*damaged' env -u WF_LINUX XDG_CACHE_HOME="$work/cache" WF_BUILD="$work/build" \
 		http_proxy=http://127.0.0.1:9 https_proxy=http://127.0.0.1:9 \
 		APT_CONFIG="$(apt_without_network)" "$wf" compare --quick
 	[ -z "$(ls "$work/cache/wholefolio"/linux-* 2>/dev/null)" ] || fail "the damaged file is still there"
@@ -157,7 +157,7 @@ t_kernel_panics() {
 t_kernel_hangs() {
 	series_of mm/mincore.c '\(^SYSCALL_DEFINE3(mincore.*\)' \
 		'static int __init lab_hangs(void)\n{\n\tfor (;;)\n\t\tcpu_relax();\n}\nlate_initcall(lab_hangs);\n\n\1'
-	WF_STALL=20 expect 1 '^wf: series: the kernel hangs: .*\(log: .*console\)' compare_series
+	WF_STALL=60 expect 1 '^wf: series: the kernel hangs: .*\(log: .*console\)' compare_series
 	nothing_left "$WF_BUILD"
 }
 

@@ -18,9 +18,9 @@ out=$WF_BUILD/series more=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	-h | --help) usage && exit 0 ;;
-	--out) out=$(value "$@") && shift ;;
+	--out) value "$@" && out=$REPLY && shift ;;
 	--signoff) more+=(--signoff) ;;
-	--version) more+=("-v$(value "$@")") && shift ;;
+	--version) value "$@" && more+=("-v$REPLY") && shift ;;
 	*) bad_use "no such option: $1" ;;
 	esac
 	shift
@@ -59,10 +59,11 @@ mv "$scratch" "$out"
 rc=0
 for p in "$out"/*.patch; do
 	case $p in *0000-cover-letter.patch) continue ;; esac
-	remarks=$(cd "$gittree" && scripts/checkpatch.pl --strict --no-signoff --quiet --no-summary --terse "$p") || :
+	remarks=$(cd "$gittree" && scripts/checkpatch.pl --strict --no-signoff --quiet --no-summary --terse --showfile "$p" |
+		grep -v '^include/trace/events/') || :
 	printf '%s: %s\n' "$(short "$p")" "$([ -z "$remarks" ] && echo clean || echo "$(wc -l <<<"$remarks") remarks of checkpatch")"
 	[ -z "$remarks" ] || {
-		sed 's/^/  /; s,'"$out/"',,' <<<"$remarks"
+		sed 's/^/  /' <<<"$remarks"
 		rc=1
 	}
 done

@@ -17,9 +17,9 @@ while [ $# -gt 0 ]; do
 	-h | --help) usage && exit 0 ;;
 	--stock) which=stock ;;
 	--debug) config=debug ;;
-	--accel) accel=$(value "$@") && shift ;;
-	--cpus) cpus=$(value "$@") && shift ;;
-	--memory) vm_memory=$(value "$@") && shift ;;
+	--accel) value "$@" && accel=$REPLY && shift ;;
+	--cpus) value "$@" && cpus=$REPLY && shift ;;
+	--memory) value "$@" && vm_memory=$REPLY && shift ;;
 	*) bad_use "no such option: $1" ;;
 	esac
 	shift
