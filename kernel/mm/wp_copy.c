@@ -262,10 +262,11 @@ static bool wp_copy_folio_crowded(struct folio *folio)
  * @vmf: the fault.
  * @folio: the old folio, which is large.
  *
- * All faults of a sparse writer end here, so this reads little: the mapcount of
- * the folio for the dense rule, and the neighbours of the smallest block for
- * the run rule. No larger block can do without one of these, unless the fault
- * is inside of it, and so not one of a sequential run.
+ * Nearly all faults of a sparse writer end here, so this reads little: the
+ * mapcount of the folio for the dense rule, and what the smallest block needs
+ * for the run rule, up to the first page that is not written. No larger block
+ * can do with less, unless the fault is deep inside of it, and then it is not
+ * one of a sequential run.
  *
  * Context: PTE lock held.
  * Return: false if the copy is to be a single page.
@@ -275,22 +276,36 @@ bool __wp_copy_hint(struct vm_fault *vmf, struct folio *folio)
 	const unsigned int nr = 1U << WP_COPY_MIN_ORDER;
 	const unsigned int idx = pte_index(vmf->address) & ~(nr - 1);
 	pte_t *first = vmf->pte - (pte_index(vmf->address) - idx);
-	enum wp_copy_state state;
+	unsigned int i;
 
 	if (wp_copy_folio_crowded(folio))
 		return true;
-	if (likely(idx))
-		state = wp_copy_pte_state(ptep_get(first - 1));
-	else
-		state = wp_copy_state_beyond(vmf, (vmf->address & PMD_MASK) - 1);
-	if (state == WP_COPY_WRITTEN)
-		return true;
-	if (likely(idx + nr < PTRS_PER_PTE))
-		state = wp_copy_pte_state(ptep_get(first + nr));
-	else
-		state = wp_copy_state_beyond(vmf, (vmf->address & PMD_MASK) +
-					     PMD_SIZE);
-	return state == WP_COPY_WRITTEN;
+
+	if (unlikely(idx < 2 * nr)) {
+		/* The run may go on in the next page table: ask for one page. */
+		if (idx ? wp_copy_pte_state(ptep_get(first - 1)) == WP_COPY_WRITTEN :
+			  wp_copy_state_beyond(vmf, (vmf->address & PMD_MASK) - 1) ==
+			  WP_COPY_WRITTEN)
+			return true;
+	} else {
+		for (i = 1; wp_copy_pte_state(ptep_get(first - i)) == WP_COPY_WRITTEN; i++)
+			if (i == 2 * nr)
+				return true;
+	}
+
+	first += nr;
+	if (unlikely(idx + 3 * nr > PTRS_PER_PTE)) {
+		if (idx + nr < PTRS_PER_PTE ?
+			  wp_copy_pte_state(ptep_get(first)) == WP_COPY_WRITTEN :
+			  wp_copy_state_beyond(vmf, (vmf->address & PMD_MASK) + PMD_SIZE) ==
+			  WP_COPY_WRITTEN)
+			return true;
+	} else {
+		for (i = 1; wp_copy_pte_state(ptep_get(first++)) == WP_COPY_WRITTEN; i++)
+			if (i == 2 * nr)
+				return true;
+	}
+	return false;
 }
 
 /* What mode "auto" permits of @orders, which are not empty. */
@@ -340,6 +355,10 @@ unsigned long __wp_copy_orders(struct vm_fault *vmf, struct folio *folio)
 		return 0;
 	if (folio ? !folio_test_anon(folio) : !is_zero_pfn(pte_pfn(vmf->orig_pte)))
 		return 0;
+	orders = thp_vma_allowable_orders(vma, vma->vm_flags, TVA_PAGEFAULT,
+					  READ_ONCE(wp_copy_orders_mask));
+	if (!orders)
+		return 0;
 
 	/*
 	 * Userfaultfd wants to see every page. Device memory, and a poisoned
@@ -353,8 +372,6 @@ unsigned long __wp_copy_orders(struct vm_fault *vmf, struct folio *folio)
 		       vma_soft_dirty_enabled(vma))))
 		return 0;
 
-	orders = thp_vma_allowable_orders(vma, vma->vm_flags, TVA_PAGEFAULT,
-					  READ_ONCE(wp_copy_orders_mask));
 	orders = thp_vma_suitable_orders(vma, vmf->address, orders);
 	if (orders && folio && READ_ONCE(wp_copy_mode) == WP_COPY_AUTO)
 		orders = wp_copy_permitted(vmf, folio, orders);

@@ -24,7 +24,7 @@
  *        nearly everything. No large block is whole in such a window, except
  *        now and then one of the smallest size; where it is not, the pages that
  *        are still shared in the 16 around the fault are copied one by one, in
- *        this one fault ("fill").
+ *        this one fault ("fill"), if they are at most half of them.
  *
  * Bound: between two forks, pages that were copied and are never written are
  * at most 1.5 times the pages the program wrote. Argument:
@@ -56,8 +56,9 @@
 /* How many of them must be written before it counts as dense. */
 #define WP_COPY_DENSE		(WP_COPY_WINDOW / 2)
 
-/* Pages that the dense rule may fill up around the fault, at most 64 KiB. */
+/* The block that the dense rule may fill up, and how many pages of it. */
 #define WP_COPY_FILL_ORDER	4
+#define WP_COPY_FILL_MAX	8
 
 /* The smallest order of a large anonymous folio. */
 #define WP_COPY_MIN_ORDER	2
@@ -152,7 +153,7 @@ static inline bool wp_copy_dense(u64 written, u64 unwritten, unsigned long page,
 	const u64 block = ((1ULL << (1U << order)) - 1) << first;
 	const unsigned int nr = hweight64(block & ~(written | unwritten));
 
-	return nr_written >= WP_COPY_DENSE &&
+	return nr_written >= WP_COPY_DENSE && nr <= WP_COPY_FILL_MAX &&
 	       2 * (hweight64(unwritten) + nr - 1) <= nr_written;
 }
 

@@ -103,14 +103,20 @@ static void test_dense_waste(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, wp_copy_dense(low, 0, 60, 2));
 	KUNIT_EXPECT_TRUE(test, wp_copy_dense(low, GENMASK_ULL(44, 32), 60, 2));
 	KUNIT_EXPECT_FALSE(test, wp_copy_dense(low, GENMASK_ULL(45, 32), 60, 2));
-	/* 16 pages, 15 beyond, are just within half of 32. */
-	KUNIT_EXPECT_TRUE(test, wp_copy_dense(low, 0, 48, 4));
-	KUNIT_EXPECT_TRUE(test, wp_copy_dense(low, BIT_ULL(32), 48, 4));
-	KUNIT_EXPECT_FALSE(test, wp_copy_dense(low, BIT_ULL(32) | BIT_ULL(33),
-					       48, 4));
 	/* A page is not counted twice. */
-	KUNIT_EXPECT_TRUE(test, wp_copy_dense(low, BIT_ULL(48) | BIT_ULL(49),
-					      50, 4));
+	KUNIT_EXPECT_TRUE(test, wp_copy_dense(low, GENMASK_ULL(44, 32), 44, 2));
+	KUNIT_EXPECT_TRUE(test, wp_copy_dense(low, GENMASK_ULL(46, 32), 47, 2));
+	KUNIT_EXPECT_FALSE(test, wp_copy_dense(low, GENMASK_ULL(48, 32), 51, 2));
+}
+
+static void test_dense_fill(struct kunit *test)
+{
+	const u64 low = GENMASK_ULL(31, 0);
+
+	/* At most half of a block of 16 pages is filled up. */
+	KUNIT_EXPECT_TRUE(test, wp_copy_dense(low | GENMASK_ULL(55, 48), 0, 60, 4));
+	KUNIT_EXPECT_FALSE(test, wp_copy_dense(low | GENMASK_ULL(54, 48), 0, 60, 4));
+	KUNIT_EXPECT_FALSE(test, wp_copy_dense(low, 0, 60, 4));
 }
 
 static void test_dense_address(struct kunit *test)
@@ -118,7 +124,7 @@ static void test_dense_address(struct kunit *test)
 	const u64 low = GENMASK_ULL(31, 0);
 
 	/* Only the place within the window matters. */
-	KUNIT_EXPECT_TRUE(test, wp_copy_dense(low, 0, 64 * 12345 + 48, 4));
+	KUNIT_EXPECT_TRUE(test, wp_copy_dense(low, 0, 64 * 12345 + 48, 2));
 	KUNIT_EXPECT_TRUE(test, wp_copy_dense(~BIT_ULL(63), 0, ULONG_MAX, 4));
 }
 
@@ -143,6 +149,7 @@ static struct kunit_case wp_copy_test_cases[] = {
 	KUNIT_CASE(test_run_not_at_the_edge),
 	KUNIT_CASE(test_dense_half),
 	KUNIT_CASE(test_dense_waste),
+	KUNIT_CASE(test_dense_fill),
 	KUNIT_CASE(test_dense_address),
 	KUNIT_CASE(test_crowded),
 	{}
