@@ -706,7 +706,7 @@ static int pressure(const struct layout *l, const char *mode)
 
 	NEED(need_swap());
 	NEED(cgroup_enter());
-	NEED(region_get(&r, l, MB2 / l->folio * 4));
+	NEED(region_get(&r, l, MB2 / l->folio * 2));
 	NEED(model_get(&m, r.pages));
 	for (int f = 0; f < r.pages; f += pages)
 		NEED(model_free(&r, &m, (struct part) { f + pages / 4, pages / 2 }));
@@ -714,7 +714,7 @@ static int pressure(const struct layout *l, const char *mode)
 		model_write(&r, &m, f + pages / 4, 1);
 		model_write(&r, &m, f, 1);
 	}
-	FAIL_IF(cgroup_limit(cgroup_current() / 2), "memory.max");
+	FAIL_IF(cgroup_limit(cgroup_current() * 3 / 4), "memory.max");
 	NEED(model_check(&r, &m, "under pressure"));
 	for (int i = 0; i < r.pages; i++)
 		model_write(&r, &m, i, 2);
