@@ -628,6 +628,9 @@ static void file_ops(struct area *a, int fd, off_t off, unsigned int ops, bool s
 				(void)*(volatile char *)(a->mem + i * PAGE);
 			break;
 		case 6:
+			/* only what is mapped is paged out */
+			for (size_t i = from; i < from + nr; i++)
+				(void)*(volatile char *)(a->mem + i * PAGE);
 			madvise(a->mem + from * PAGE, nr * PAGE, MADV_PAGEOUT);
 			break;
 		default:
@@ -641,6 +644,8 @@ static void file_ops(struct area *a, int fd, off_t off, unsigned int ops, bool s
 
 static int file_random(const char *opts, bool swap)
 {
+	static unsigned char vec[PAGES + 1];
+	size_t out = 0;
 	struct area a;
 	off_t off;
 	int fd;
@@ -657,8 +662,10 @@ static int file_random(const char *opts, bool swap)
 			file_ops(&a, fd, off, 1 + rnd(20), swap);
 			FAIL_IF(model_file(&a, fd, off, swap), "lseek");
 			model_beyond(&a, fd, off);
-			if (check(opts, a.mem, PAGES, a.model))
+			if (check(opts, a.mem, PAGES, a.model) || ask(a.mem, PAGES, vec))
 				return KSFT_FAIL;
+			for (size_t i = 0; i < PAGES; i++)
+				out += a.model[i] == ANY && !vec[i];
 			/* the same file, seen where nothing is mapped */
 			FAIL_IF(mmap(a.mem, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
 				     fd, off) != a.mem, "mmap");
@@ -668,6 +675,7 @@ static int file_random(const char *opts, bool swap)
 		munmap(a.mem, BYTES);
 		close(fd);
 	}
+	FAIL_IF(swap && !out, "nothing was ever swapped out");
 	return KSFT_PASS;
 }
 
