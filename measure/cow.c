@@ -21,6 +21,12 @@ static const char *const cases[] = {
 	"seq", "random", "random-10", "zipf", "store-64k", "store-2m",
 };
 
+/*
+ * Copies of larger folios may come in this size too: a kernel that copies more
+ * than a page at a time keeps to the sizes that are on, and bounds them.
+ */
+#define COPY_KB		64
+
 static const unsigned int sizes[] = { 4, 16, 64, 256, 2048 };
 
 struct copied {
@@ -84,6 +90,8 @@ static bool begin(struct pass *x, const struct where *w)
 	x->free = free_memory();
 	if (!region_alloc(&x->r, w, MAP_BY_PTES))
 		return false;
+	if (w->kb > COPY_KB)
+		sizes_add(COPY_KB);
 	if (!snapshot_take(&x->old, x->r.base, x->r.len)) {
 		fail(w, "cannot read /proc/self/pagemap");
 	} else {

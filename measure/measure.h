@@ -141,6 +141,7 @@ struct snapshot {
 
 bool size_obtainable(const struct where *w);
 bool sizes_set(unsigned int kb);
+void sizes_add(unsigned int kb);
 bool region_reserve(struct region *r, const struct where *w);
 bool region_alloc(struct region *r, const struct where *w, enum mapping how);
 void region_free(struct region *r);

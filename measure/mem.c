@@ -160,6 +160,24 @@ bool size_obtainable(const struct where *w)
 	return true;
 }
 
+static unsigned int have;	/* the one size that is on; 0: unknown */
+
+/**
+ * sizes_add - let new memory come in folios of another size too
+ * @kb: the size
+ *
+ * Until the next sizes_set(). Kernels that lack the size, and programs without
+ * the permission, go on as they are.
+ */
+void sizes_add(unsigned int kb)
+{
+	char path[128];
+
+	enabled_path(path, sizeof(path), kb);
+	if (is_root() && have != kb && has_size(kb) && setting_set(path, "madvise"))
+		have = 0;
+}
+
 /**
  * sizes_set - let memory of this program come in folios of one size only
  * @kb: the size; a page's size turns all larger ones off
@@ -170,7 +188,6 @@ bool size_obtainable(const struct where *w)
  */
 bool sizes_set(unsigned int kb)
 {
-	static unsigned int have;
 	unsigned int k;
 	char path[128];
 	bool ok = true;
