@@ -209,6 +209,10 @@ static unsigned int pick_type(struct rng *r)
  *	v mremap a part a little off; X split; c clear soft-dirty
  *	u register with userfaultfd, U write-protect a part
  *	p pin a part, k splice a part, P read through the pin, i write through it
+ *	e, f protection of a part off, unregister
+ *	j write elsewhere, W mremap from there into the part
+ *	A, B write what is before, what is behind the part
+ *	N, M the child unmaps what is before, what is behind the part
  *	C, K compare in the parent, in the child
  */
 static const char *const recipes[] = {
@@ -219,6 +223,10 @@ static const char *const recipes[] = {
 	"mwoxC", "mwFvxyKC", "mwlFxyoKC", "mwDFdpxyPC", "mwrFERxC", "mwFEsSxC",
 	"mwpFyxPC", "mwFpxPyKiPC", "mwcFxyC", "mwlxlxoC", "mwFlExoC", "mwDFdkxyPC",
 	"mwzFxyKC", "mwozxC", "mwFoEwC", "mwOFxyKC", "mwFyyxxKC", "mwvFExC",
+	/* exclusive and write-protected pages beside shared ones */
+	"mwcABDFdxwKC", "mwcABDFdxABKC", "mwcABDFdxxKC", "mwcABDFdkxwPKC",
+	/* a page of another folio in between, the rest is the parent's again */
+	"mwjWFNMwxKC", "mwjWFNMxwKC", "mwjWFNMxxKC", "mwFNMxwKC", "mwFNxwKC", "mwFMxwKC",
 };
 
 static struct recipe {
@@ -257,7 +265,7 @@ static void row_next(struct rng *r, struct op *op)
 	char c = *row.at++;
 	unsigned int i;
 
-	*op = strchr("mwhrRLoucvCK", c) && c != 'v' ? row.all : row.part;
+	*op = strchr("mwhrRLoucfvCK", c) && c != 'v' ? row.all : row.part;
 	op->p = row.p;
 	op->q = row.q;
 	op->v = (uint32_t)rnd(r);
@@ -293,6 +301,34 @@ static void row_next(struct rng *r, struct op *op)
 	case 'c': op->t = OP_SDCLEAR; break;
 	case 'u': op->t = OP_UFFD_REG; op->v &= 1; break;
 	case 'U': op->t = OP_UFFD_WP; op->v = 1; break;
+	case 'e': op->t = OP_UFFD_WP; op->v = 0; break;
+	case 'f': op->t = OP_UFFD_UNREG; break;
+	case 'j': case 'W':
+		op->t = c == 'j' ? OP_WRITE : OP_MREMAP;
+		op->b = op->a;
+		op->a = (uint16_t)((op->a + 700) % NPAGES);
+		if (op->a + op->n > (int)NPAGES)
+			op->a = 0;
+		op->v = c == 'j' ? op->v & 0xfff0f0f0 : 0;
+		break;
+	case 'A': case 'B': case 'N': case 'M':
+		op->t = OP_WRITE;
+		op->v &= 0xfff0f0f0;
+		if (c == 'N' || c == 'M') {
+			op->t = OP_MUNMAP;
+			op->p = row.q;
+		}
+		i = op->a + op->n;
+		if (c == 'N' || c == 'A') {
+			op->n = (uint16_t)(op->a - row.all.a);
+			op->a = row.all.a;
+		} else {
+			op->n = (uint16_t)(row.all.a + row.all.n - i);
+			op->a = (uint16_t)(i < NPAGES ? i : 0);
+		}
+		if (!op->n)
+			op->t = OP_READ;
+		break;
 	case 'p': case 'k':
 		op->t = c == 'p' ? OP_RING : OP_SPLICE;
 		op->n = (uint16_t)(op->n > 8 ? 8 : op->n);
