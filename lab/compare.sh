@@ -90,6 +90,10 @@ measure_job() {
 measure_boot() {
 	local pre=$1 accel=$2 cpus=$3 job=$4 append="kunit.enable=0"
 
+	# Emulated, the TSC is the host's, and its frequency cannot be calibrated; without it
+	# the clock would be jiffies.
+	[ "$accel" != tcg ] ||
+		append+=$(awk -F': ' '/^cpu MHz/ { printf " tsc=reliable tsc_early_khz=%d", $2 * 1000; exit }' /proc/cpuinfo)
 	initramfs "$work/$pre.cpio" "$job" "$work/folio-measure"
 	boot_start "$pre-stock" "$stock_kernel" "$work/$pre.cpio" "$accel" "$cpus" "$vm_memory" $append
 	[ "$accel" = icount ] || boot_wait "$pre-stock"
