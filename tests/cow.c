@@ -428,8 +428,9 @@ static int pinned_before(const struct layout *l, const char *mode)
 }
 
 /*
- * A page that is exclusive but read-only, amid shared ones: swapped out, read
- * in again and write-protected by mprotect. It has to be reused.
+ * A page that is exclusive, but read-only, amid shared ones of the same folio:
+ * it was kept from the child, and has been write-protected by a tracking of
+ * soft-dirty pages that has ended. It has to be reused.
  */
 static int exclusive_amid(const struct layout *l, const char *mode)
 {
@@ -441,19 +442,23 @@ static int exclusive_amid(const struct layout *l, const char *mode)
 	NEED(get(&r, l, folios(l)));
 	if (r.pages < 64)
 		return skip("too small");
+	SYS(madvise(r.mem + k * PAGE, PAGE, MADV_DONTFORK));
 	NEED(peer_fork(&p));
-	stamp_page(r.mem + k * PAGE, k, 1);		/* its own from here on */
-	SYS(mprotect(r.mem, r.size, PROT_READ));
-	SYS(mprotect(r.mem, r.size, PROT_READ | PROT_WRITE));
+	SYS(madvise(r.mem + k * PAGE, PAGE, MADV_DOFORK));
+	if (file_write("/proc/self/clear_refs", "4") ||
+	    (pm_entry(r.mem) & PM_SOFT_DIRTY))
+		return skip("no soft-dirty tracking");
+	/* Merges, and what is new is soft-dirty as a whole. */
+	FAIL_IF(!mmap_anon(r.mem + r.size, MB2, PROT_READ | PROT_WRITE), "mmap");
+	if (!(pm_entry(r.mem) & PM_SOFT_DIRTY))
+		return skip("areas did not merge");
 	pfn = pm_pfn(r.mem + k * PAGE);
-	for (int i = 0; i < r.pages; i++)
-		if (i != k)
-			stamp_page(r.mem + i * PAGE, i, 1);
-	FAIL_IF(pm_pfn(r.mem + k * PAGE) != pfn, "an exclusive page was copied");
-	stamp_page(r.mem + k * PAGE, k, 1);
+	stamp_range(r.mem, 0, r.pages, 1);
 	FAIL_IF(pm_pfn(r.mem + k * PAGE) != pfn, "an exclusive page was copied");
 	FAIL_STAMP(r.mem, 0, r.pages, 1, "parent");
-	FAIL_IF(!peer_stamped(&p, r.mem, 0, r.pages, 0), "child");
+	FAIL_IF(!peer_stamped(&p, r.mem, 0, k, 0), "child");
+	FAIL_IF(!peer_stamped(&p, r.mem + (k + 1) * PAGE, k + 1, r.pages - k - 1, 0),
+		"child");
 	return KSFT_PASS;
 }
 
