@@ -32,8 +32,11 @@ accel_resolve() {
 	esac
 }
 
-# qemu_args ACCEL CPUS MEMORY
+# qemu_args ACCEL CPUS MEMORY: $qemu and, in $append, the kernel's parameters. On a busy
+# host emulated timers are late, which is no reason to panic or to distrust the TSC.
 qemu_args() {
+	append="console=ttyS0 panic=-1 loglevel=5 reboot=t"
+	[ "$1" = icount ] || append+=" no_timer_check tsc=reliable"
 	# The firmware's MP table, which a kernel without ACPI goes by, has one CPU a socket.
 	qemu=(qemu-system-x86_64 -M q35 -m "$3" -smp "$2,sockets=$2,cores=1,threads=1" -no-reboot -nodefaults -display none)
 	case $1 in
@@ -43,11 +46,10 @@ qemu_args() {
 	esac
 }
 
-# no_timer_check: on a busy host an emulated timer is late, which is no reason to panic.
 # Start kernel $2 with initramfs $3 as $1, with accelerator $4 on $5 CPUs with memory $6;
 # more kernel parameters may follow. Console and result are $WF_LOG/$1.{console,result}.
 boot_start() {
-	local name=$1 image=$2 initrd=$3 qemu
+	local name=$1 image=$2 initrd=$3 qemu append
 
 	qemu_args "$4" "$5" "$6"
 	shift 6
@@ -56,7 +58,7 @@ boot_start() {
 	spawn "$WF_LOG/$name.qemu" timeout --foreground -k 5 $((WF_TIMEOUT + 60)) "${qemu[@]}" \
 		-kernel "$image" -initrd "$initrd" \
 		-serial "file:$WF_LOG/$name.console" -serial "file:$WF_LOG/$name.result" \
-		-append "console=ttyS0 panic=-1 loglevel=5 reboot=t no_timer_check $*"
+		-append "$append $*"
 	boot_pid[$name]=$child
 	boot_from[$name]=$SECONDS
 }

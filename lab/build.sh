@@ -182,7 +182,7 @@ tree_configure() {
 	mapfile -t fragments < <(config_fragments "$1")
 	inputs=$({
 		cat "${fragments[@]}"
-		grep Kconfig "$tree/.wf-touched" | sed "s,^,$tree/," | xargs -r -d '\n' cat
+		{ grep Kconfig "$tree/.wf-touched" || :; } | sed "s,^,$tree/," | xargs -r -d '\n' cat
 	} | sha256sum)
 	[ "$inputs" != "$(cat "$tree/.wf-config" 2>/dev/null)" ] || return 0
 	step "Configuring the kernel" "$WF_LOG/config.log" : config_merge "$tree" "${fragments[@]}" ||

@@ -50,10 +50,11 @@ done
 . "$WF_TOP/lab/boot.sh"
 . "$WF_TOP/lab/programs.sh"
 
+experiments=$(sed -n 's/^\t{ "\([a-z]*\)", run_.*/\1/p' "$WF_TOP/measure/main.c" | paste -sd' ')
 for e in ${only//,/ }; do
-	case " reuse cow zero mincore lazyfree guard " in
+	case " $experiments " in
 	*" $e "*) ;;
-	*) bad_use "--only: no experiment \"$e\"" ;;
+	*) bad_use "--only: no experiment \"$e\"; there are: $experiments" ;;
 	esac
 done
 [[ $memory =~ ^([0-9]+[KkMmGg]?)?$ ]] || bad_use "--memory: \"$memory\" is not a size such as 64M"

@@ -54,4 +54,4 @@ initramfs "$scratch/cpio" "$scratch/job" "$scratch/folio-measure" "${programs[@]
 qemu_args "$accel" "$cpus" "$vm_memory"
 say "Booting $(short "$kernel")"
 "${qemu[@]}" -serial mon:stdio -kernel "$kernel" -initrd "$scratch/cpio" \
-	-append "console=ttyS0 panic=-1 loglevel=5 reboot=t no_timer_check kunit.enable=0 wf.shell"
+	-append "$append kunit.enable=0 wf.shell"
