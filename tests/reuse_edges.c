@@ -404,6 +404,46 @@ static int moved_whole(const struct layout *l, const char *mode)
 	return moved_part(l, mode, 0, l->folio / PAGE);
 }
 
+/*
+ * Many folios, each across the border of two page tables. Page tables that are
+ * made one after the other often lie next to each other in memory: whoever
+ * goes past the end of one, or begins in front of it, then finds there the
+ * PTEs of the folio's other half, which are under another lock.
+ */
+static int two_tables(const struct layout *l, const char *mode)
+{
+	int n = (16UL << 20) / l->folio, half = l->folio / PAGE / 2;
+	struct region r;
+	char *area, *to;
+
+	if (n > 256)
+		n = 256;
+	area = reserve((n + 1) * MB2);
+	FAIL_IF(!area, "mmap");
+	NEED(region_get(&r, l, n));
+	for (int i = 0; i < n; i++)
+		FAIL_IF(!move(r.mem + i * r.folio, r.folio,
+			      area + (i + 1) * MB2 - half * PAGE), "mremap");
+	for (int round = 0; round < 2; round++) {
+		NEED(fork_and_exit());
+		for (int i = 0; i < n; i++) {
+			char *end = area + (i + 1) * MB2 - PAGE, *begin = end + PAGE;
+			bool down = (i + round) % 2;
+
+			*(down ? begin : end) = 1;
+			FAIL_IF(!store_faults(down ? end : begin, 1),
+				"a write made a page in another page table writable");
+		}
+	}
+	for (int i = 0; i < n; i++)
+		stamp_range(area + (i + 1) * MB2 - half * PAGE, i * r.fpages, r.fpages, 1);
+	for (int i = 0; i < n; i++) {
+		to = area + (i + 1) * MB2 - half * PAGE;
+		FAIL_STAMP(to, i * r.fpages, r.fpages, 1, "contents");
+	}
+	return KSFT_PASS;
+}
+
 /* Two pages change places: both belong to the folio, at the wrong address. */
 static int swapped_order(const struct layout *l, const char *mode)
 {
@@ -788,6 +828,8 @@ static const struct test_case cases[] = {
 	  moved_middle, ON_LARGE },
 	{ "Whole folio moved to a misaligned address in two page tables",
 	  moved_whole, ON_LARGE },
+	{ "A write in one page table leaves the folio's other half in another alone",
+	  two_tables, ON_LARGE },
 	{ "Two pages that changed places",
 	  swapped_order, ON_LARGE },
 	{ "Gap in the folio closed by moving its tail down",

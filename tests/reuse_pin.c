@@ -297,6 +297,27 @@ static int pin_fast_unshared(const struct layout *l, const char *mode)
 	return pin_unshared(l, PIN_LONGTERM_TEST_FLAG_USE_FAST);
 }
 
+/* To read is not to write: a pin that reads makes no page writable. */
+static int pin_only_reads(const struct layout *l, const char *mode)
+{
+	struct region r;
+	int k, fd;
+
+	NEED(region_get_unshared(&r, l, 1));
+	k = odd_page(&r);
+	NEED(pin_start(&fd, r.mem + k * PAGE, PAGE, 0));
+	FAIL_IF(!store_faults(r.mem + (k - 1) * PAGE, stamp(k - 1, 0)),
+		"page %d was writable after page %d was pinned to read", k - 1, k);
+	NEED(pin_stop(fd));
+
+	NEED(region_get_unshared(&r, l, 1));
+	NEED(pin_start(&fd, r.mem + k * PAGE, PAGE, 0));
+	FAIL_IF(!store_faults(r.mem + k * PAGE, stamp(k, 0)),
+		"page pinned to read was writable");
+	FAIL_STAMP(r.mem, 0, r.pages, 0, "contents");
+	return pin_stop(fd);
+}
+
 /*
  * Pages that the fault of another one made writable: exclusive in every sense,
  * so that they are pinned as they are and a fork copies what is pinned.
@@ -581,6 +602,8 @@ static const struct test_case cases[] = {
 	  pin_ro_unshared, ON_LARGE | ON_PMD },
 	{ "Fast read-only pin when the child is gone",
 	  pin_fast_unshared, ON_LARGE | ON_PMD },
+	{ "Read-only pin makes no page writable",
+	  pin_only_reads, ON_LARGE },
 	{ "Read-only pin of a page that another one's fault made writable",
 	  pin_ro_neighbour, ON_LARGE | ON_PMD },
 	{ "Fast read-only pin of a page that another one's fault made writable",

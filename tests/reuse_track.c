@@ -9,6 +9,7 @@
 
 #include <poll.h>
 #include <sys/syscall.h>
+#include <mm/gup_test.h>
 #include <tools/include/uapi/linux/fs.h>
 #include <tools/include/uapi/linux/userfaultfd.h>
 
@@ -261,6 +262,39 @@ static int async_before(const struct layout *l, const char *mode)
 	return uffd_async(l, true);
 }
 
+/*
+ * A read-only pin of a protected page makes it exclusive and leaves it
+ * protected, and all others with it.
+ */
+static int uffd_pin(const struct layout *l, const char *mode)
+{
+	static uint8_t written[3 * 512];
+	struct pin_longterm_test args = { .size = PAGE };
+	int fd = uffd_open(UFFD_FEATURE_WP_ASYNC | UFFD_FEATURE_WP_UNPOPULATED);
+	int gup = open("/sys/kernel/debug/gup_test", O_RDWR | O_CLOEXEC);
+	struct region r;
+
+	if (fd < 0)
+		return skip("kernel has no UFFD_FEATURE_WP_ASYNC");
+	if (gup < 0)
+		return skip("no /sys/kernel/debug/gup_test (CONFIG_GUP_TEST)");
+	NEED(region_get(&r, l, 1));
+	SYS(uffd_register(fd, &r, UFFDIO_REGISTER_MODE_WP));
+	NEED(fork_and_exit());
+	SYS(scan(&r, PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC, written));
+	args.addr = (uintptr_t)(r.mem + odd_page(&r) * PAGE);
+	SYS(ioctl(gup, PIN_LONGTERM_TEST_START, &args));
+	for (int i = 0; i < r.pages; i++)
+		if (chosen(i, r.pages))
+			stamp_page(r.mem + i * PAGE, i, 1);
+	SYS(scan(&r, 0, written));
+	for (int i = 0; i < r.pages; i++)
+		FAIL_IF(written[i] != chosen(i, r.pages), "page %d: written %d", i,
+			written[i]);
+	SYS(ioctl(gup, PIN_LONGTERM_TEST_STOP));
+	return KSFT_PASS;
+}
+
 /* --- userfaultfd read-write protection ------------------------------------ */
 
 #ifdef UFFDIO_RWPROTECT
@@ -439,6 +473,8 @@ static const struct test_case cases[] = {
 	  async_after, ON_LARGE | ON_PMD },
 	{ "Asynchronous userfaultfd-wp before fork: written pages, and only they",
 	  async_before, ON_LARGE | ON_PMD },
+	{ "Asynchronous userfaultfd-wp, and a read-only pin of a protected page",
+	  uffd_pin, ON_LARGE },
 	{ "Pages that userfaultfd made inaccessible amid others stay so",
 	  uffd_rwp, ON_LARGE | ON_PMD },
 	{ "Soft-dirty cleared after fork: written pages, and only they",
