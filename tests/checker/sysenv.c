@@ -139,9 +139,9 @@ void env_setup(void)
 		closedir(dir);
 	qsort(sizes, nsizes, sizeof(sizes[0]), size_cmp);
 	for (i = 0; i < nsizes; i++) {
-		snprintf(path, sizeof(path), THP "%s/enabled", sizes[i]);
+		snprintf(path, sizeof(path), THP "%.31s/enabled", sizes[i]);
 		save(path);
-		snprintf(path, sizeof(path), THP "%s/shmem_enabled", sizes[i]);
+		snprintf(path, sizeof(path), THP "%.31s/shmem_enabled", sizes[i]);
 		save(path);
 	}
 	for (i = 0; i < NKNOBS; i++) {
@@ -178,7 +178,7 @@ void env_episode(void)
 
 	put("0", "/sys/kernel/mm/ksm/run");
 	for (i = 0; i < nsizes; i++)
-		put("always", THP "%s/enabled", sizes[i]);
+		put("always", THP "%.31s/enabled", sizes[i]);
 	for (i = 0; i < NKNOBS; i++) {
 		snprintf(path, sizeof(path), THP "%s", knobs[i].name);
 		for (j = 0; j < nsaved; j++)
