@@ -83,11 +83,11 @@ bool setting_write(const char *path, const char *val)
  * The guardian: waits until the measuring process is gone, then undoes what
  * it wrote down, the last change first.
  */
-static void guardian_main(int fd)
+static void guardian_main(int fd, int lock)
 {
 	unsigned int i;
 	char c;
-	int null;
+	int null, other;
 
 	setsid();
 	prctl(PR_SET_NAME, "folio-guardian");
@@ -102,6 +102,10 @@ static void guardian_main(int fd)
 		dup2(null, 1);
 		dup2(null, 2);
 	}
+	/* nobody is to wait for a pipe to close because we inherited its end */
+	for (other = 3; other < 1024; other++)
+		if (other != fd && other != lock)
+			close(other);
 	while (read(fd, &c, 1) != 0 && errno == EINTR)
 		;
 	for (i = undo->n; i-- > 0;) {
@@ -140,7 +144,7 @@ static const int caught[] = {
 	SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT,
 };
 
-static void start_guardian(void)
+static void start_guardian(int lock)
 {
 	int p[2];
 
@@ -158,7 +162,7 @@ static void start_guardian(void)
 	}
 	if (!guardian) {
 		close(p[1]);
-		guardian_main(p[0]);
+		guardian_main(p[0], lock);
 	}
 	close(p[0]);
 	guardian_fd = p[1];
@@ -327,7 +331,7 @@ void core_init(void)
 		fprintf(stderr, "folio-measure: another folio-measure is at work here\n");
 		exit(1);
 	}
-	start_guardian();
+	start_guardian(lock);
 	for (i = 0; i < ARRAY_SIZE(caught); i++)
 		signal(caught[i], on_signal);
 
