@@ -103,6 +103,7 @@ boot_wait() {
 			sleep 0.5
 		}
 	done
+	progress_clear
 }
 
 # What becomes of a run whose kernel ($1) ended badly ($2 says how); "wf test" goes on.

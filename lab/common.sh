@@ -16,7 +16,7 @@ if [ -z "$WF_CACHE" ] || ! mkdir -p "$WF_CACHE" 2>/dev/null; then
 fi
 
 say() {
-	[ ! -t 2 ] || printf '\r\e[K' >&2
+	progress_clear
 	printf '%s\n' "$*" >&2
 }
 
@@ -54,6 +54,10 @@ since() {
 	else
 		printf '%ds' $s
 	fi
+}
+
+progress_clear() {
+	[ ! -t 2 ] || printf '\r\e[K' >&2
 }
 
 # One line that is rewritten on a terminal; elsewhere a line every half minute.
@@ -138,6 +142,7 @@ step() {
 		progress "$title: $("$far" "$log")$(since $start)"
 		sleep 0.5
 	done
+	progress_clear
 	reap "$pid"
 }
 

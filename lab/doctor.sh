@@ -26,13 +26,13 @@ bad() { lacks "$@" && rc=1; }
 
 can_install=
 if [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; then can_install=1; fi
-while read -r package how what why; do
+while read -r need how what why; do
 	if need_met "$how" "$what"; then
-		there "$package" "$why"
+		there "$need" "$why"
 	elif [ -n "$can_install" ]; then
-		lacks "$package" "$why; the lab installs it, or: apt-get install $package"
+		lacks "$need" "$why; the lab installs it, or: apt-get install $need"
 	else
-		bad "$package" "$why; as root: apt-get install $package"
+		bad "$need" "$why; as root: apt-get install $need"
 	fi
 done < <(needs_table)
 

@@ -32,6 +32,9 @@ while [ $# -gt 0 ]; do
 	shift
 done
 
+# All programs in one boot take longer than one measurement.
+WF_TIMEOUT=${WF_TIMEOUT:-7200}
+
 . "$WF_TOP/lab/needs.sh"
 . "$WF_TOP/lab/fetch.sh"
 . "$WF_TOP/lab/patches.sh"
