@@ -9,7 +9,7 @@
 wf_git() {
 	local as=()
 
-	git config user.email >/dev/null 2>&1 ||
+	git config --global user.email >/dev/null 2>&1 || [ -n "${GIT_COMMITTER_EMAIL-}" ] ||
 		as=(-c user.name=Wholefolio -c user.email=wholefolio@localhost)
 	git "${as[@]}" -c commit.gpgSign=false -c core.hooksPath=/dev/null \
 		-c core.autocrlf=false -c gc.auto=0 -c advice.detachedHead=false "$@"

@@ -156,7 +156,7 @@ t_kernel_panics() {
 
 t_kernel_hangs() {
 	series_of mm/mincore.c '\(^SYSCALL_DEFINE3(mincore.*\)' \
-		'static int __init lab_hangs(void)\n{\n\tfor (;;)\n\t\tcpu_relax();\n}\nlate_initcall(lab_hangs);\n\n\1'
+		'static int __init lab_hangs(void)\n{\n\twhile (jiffies)\n\t\tcpu_relax();\n\treturn 0;\n}\nlate_initcall(lab_hangs);\n\n\1'
 	WF_STALL=60 expect 1 '^wf: series: the kernel hangs: .*\(log: .*console\)' compare_series
 	nothing_left "$WF_BUILD"
 }
