@@ -93,14 +93,15 @@ static __always_inline enum wp_copy_state wp_copy_pte_state(pte_t pte)
 static noinline enum wp_copy_state
 wp_copy_state_beyond(struct vm_fault *vmf, unsigned long addr)
 {
-	pmd_t *pmd = vmf->pmd;
+	const struct vm_area_struct *vma = vmf->vma;
 	pte_t *ptep, pte;
 
-	if (addr < vmf->vma->vm_start || addr >= vmf->vma->vm_end ||
+	if (addr - vma->vm_start >= vma->vm_end - vma->vm_start ||
 	    ((addr ^ vmf->address) & PUD_MASK))
 		return WP_COPY_OTHER;
-	pmd += (int)pmd_index(addr) - (int)pmd_index(vmf->address);
-	ptep = pte_offset_map(pmd, addr);
+	/* Within what one PUD maps, PMDs are neighbours as addresses are. */
+	ptep = pte_offset_map(vmf->pmd + ((long)(addr >> PMD_SHIFT) -
+					  (long)(vmf->address >> PMD_SHIFT)), addr);
 	if (!ptep)
 		return WP_COPY_OTHER;
 	pte = ptep_get_lockless(ptep);
