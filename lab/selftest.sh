@@ -70,7 +70,7 @@ t_bad_arguments() {
 	expect 2 'none of auto, icount, tcg, kvm' "$wf" compare --accel warp
 	expect 2 '--memory' "$wf" compare --memory much
 	expect 2 '--json needs a value' "$wf" compare --json
-	expect 2 'no such directory' "$wf" compare --json /nonexistent/x.json
+	expect 2 'no such directory' "$wf" compare --json "$work/none/x.json"
 	expect 2 'no test "nonsense"' "$wf" test nonsense
 	expect 2 'no such option' "$wf" tree --frobnicate
 	expect 1 'neither a directory of patches nor a range' "$wf" compare --series "$work/none"
