@@ -297,6 +297,36 @@ static int pin_fast_unshared(const struct layout *l, const char *mode)
 	return pin_unshared(l, PIN_LONGTERM_TEST_FLAG_USE_FAST);
 }
 
+/*
+ * The first page's pin holds the folio. Stock can then prove no other page of it
+ * exclusive, and copies each; see wp_reuse_unshare().
+ */
+static int pin_copies_nothing(const struct layout *l, const char *mode)
+{
+	struct region r;
+	uint64_t *old;
+	int fd;
+
+	if (!mode || !strcmp(mode, "never"))
+		return skip("copies all but the first page of a folio");
+	NEED(region_get_unshared(&r, l, 2));
+	old = malloc(r.pages * sizeof(*old));
+	for (int i = 0; i < r.pages; i++)
+		old[i] = pm_pfn(r.mem + i * PAGE);
+	NEED(pin_start(&fd, r.mem, r.pages * PAGE, 0));
+	for (int i = 0; i < r.pages; i++)
+		FAIL_IF(pm_pfn(r.mem + i * PAGE) != old[i],
+			"page %d was copied by the pin", i);
+	stamp_range(r.mem, 0, r.pages, 1);
+	for (int i = 0; i < r.pages; i++)
+		FAIL_IF(pm_pfn(r.mem + i * PAGE) != old[i],
+			"page %d was copied by a write", i);
+	NEED(pin_is(fd, r.mem, r.pages));
+	FAIL_STAMP(r.mem, 0, r.pages, 1, "contents");
+	NEED(pin_stop(fd));
+	return KSFT_PASS;
+}
+
 /* To read is not to write: a pin that reads makes no page writable. */
 static int pin_only_reads(const struct layout *l, const char *mode)
 {
@@ -602,6 +632,8 @@ static const struct test_case cases[] = {
 	  pin_ro_unshared, ON_LARGE | ON_PMD },
 	{ "Fast read-only pin when the child is gone",
 	  pin_fast_unshared, ON_LARGE | ON_PMD },
+	{ "Read-only pin of whole folios copies nothing",
+	  pin_copies_nothing, ON_LARGE },
 	{ "Read-only pin makes no page writable",
 	  pin_only_reads, ON_LARGE },
 	{ "Read-only pin of a page that another one's fault made writable",

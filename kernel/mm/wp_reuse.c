@@ -245,6 +245,59 @@ static void wp_reuse_look(struct vm_fault *vmf, struct wp_reuse_view *view)
 		view->above = wp_reuse_run_beyond(vmf, 1, above);
 }
 
+/*
+ * The PTEs a fault may change: those of the folio in its VMA and page table.
+ */
+static __always_inline void wp_reuse_reach(struct vm_fault *vmf,
+					   struct folio *folio, unsigned int order,
+					   struct wp_reuse_view *view)
+{
+	const struct vm_area_struct *vma = vmf->vma;
+	const unsigned long idx = folio_page_idx(folio, vmf->page);
+	unsigned long below, above;
+
+	view->pos = pte_index(vmf->address);
+	below = min(idx, (vmf->address - vma->vm_start) >> PAGE_SHIFT);
+	above = min((1UL << order) - idx,
+		    (vma->vm_end - vmf->address) >> PAGE_SHIFT);
+	view->lo = view->pos - min(below, view->pos);
+	view->hi = view->pos + min(above, PTRS_PER_PTE - view->pos);
+}
+
+/**
+ * wp_reuse_unshare - mark the pages around an unshared one exclusive as well
+ * @vmf: a fault that unshares @vmf->page, mapped by @vmf->pte, for a read-only
+ *	pin.
+ * @folio: the large anonymous folio, just proven exclusive to this mm.
+ *
+ * The pin that follows holds a reference to the folio, so that nobody can prove
+ * it exclusive any more until the pin is gone: all other pages would be copied
+ * when they are pinned or written to. Mark them now, as many as are mapped
+ * here. No PTE changes.
+ *
+ * Context: PTE lock held on entry and exit, VMA locked for reading.
+ */
+void wp_reuse_unshare(struct vm_fault *vmf, struct folio *folio)
+{
+	struct wp_reuse_view view;
+	struct page *page;
+	unsigned int i;
+	pte_t *ptep;
+
+	if (READ_ONCE(wp_reuse_mode) == WP_REUSE_MODE_NEVER)
+		return;
+
+	wp_reuse_reach(vmf, folio, folio_order(folio), &view);
+	ptep = vmf->pte - (view.pos - view.lo);
+	page = vmf->page - (view.pos - view.lo);
+	for (i = 0; i < view.hi - view.lo; i++) {
+		const pte_t pte = ptep_get(ptep + i);
+
+		if (pte_present(pte) && pte_pfn(pte) == page_to_pfn(page + i))
+			SetPageAnonExclusive(page + i);
+	}
+}
+
 /**
  * wp_reuse_around - make PTEs around a reused one writable as well
  * @vmf: a write fault that reuses its page: @vmf->pte is @vmf->orig_pte, maps
@@ -264,7 +317,6 @@ void wp_reuse_around(struct vm_fault *vmf, struct folio *folio, bool exclusive)
 	const unsigned int order = folio_order(folio);
 	struct vm_area_struct *vma = vmf->vma;
 	struct wp_reuse_window window;
-	unsigned long idx, below, above;
 	struct wp_reuse_view view;
 	unsigned int mapped = 0;
 
@@ -272,14 +324,7 @@ void wp_reuse_around(struct vm_fault *vmf, struct folio *folio, bool exclusive)
 	if (mode == WP_REUSE_MODE_NEVER || !(vma->vm_flags & VM_WRITE))
 		return;
 
-	idx = folio_page_idx(folio, vmf->page);
-	view.pos = pte_index(vmf->address);
-	below = min(idx, (vmf->address - vma->vm_start) >> PAGE_SHIFT);
-	above = min((1UL << order) - idx,
-		    (vma->vm_end - vmf->address) >> PAGE_SHIFT);
-	view.lo = view.pos - min(below, view.pos);
-	view.hi = view.pos + min(above, PTRS_PER_PTE - view.pos);
-
+	wp_reuse_reach(vmf, folio, order, &view);
 	switch (mode) {
 	case WP_REUSE_MODE_BLOCK:
 		window = wp_reuse_block(&view, WP_REUSE_BLOCK);

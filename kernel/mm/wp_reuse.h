@@ -126,9 +126,14 @@ wp_reuse_adaptive(const struct wp_reuse_view *view)
 
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
 void wp_reuse_around(struct vm_fault *vmf, struct folio *folio, bool exclusive);
+void wp_reuse_unshare(struct vm_fault *vmf, struct folio *folio);
 #else
 static inline void wp_reuse_around(struct vm_fault *vmf, struct folio *folio,
 				   bool exclusive)
+{
+}
+
+static inline void wp_reuse_unshare(struct vm_fault *vmf, struct folio *folio)
 {
 }
 #endif
