@@ -644,14 +644,7 @@ static ssize_t madv_free_batch_store(struct kobject *kobj,
 				     struct kobj_attribute *attr,
 				     const char *buf, size_t count)
 {
-	bool enable;
-	int err;
-
-	err = kstrtobool(buf, &enable);
-	if (err)
-		return err;
-	WRITE_ONCE(madv_free_batch, enable);
-	return count;
+	return thp_batch_switch_store(&madv_free_batch, buf, count);
 }
 
 static struct kobj_attribute madv_free_batch_attr =

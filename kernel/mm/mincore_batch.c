@@ -5,7 +5,6 @@
  * calls in here.
  */
 #include <linux/init.h>
-#include <linux/kstrtox.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/rcupdate.h>
@@ -401,15 +400,7 @@ static ssize_t mincore_batch_store(struct kobject *kobj,
 				   struct kobj_attribute *attr,
 				   const char *buf, size_t count)
 {
-	bool value;
-	int err;
-
-	err = kstrtobool(buf, &value);
-	if (err)
-		return err;
-
-	WRITE_ONCE(mincore_batch, value);
-	return count;
+	return thp_batch_switch_store(&mincore_batch, buf, count);
 }
 
 static struct kobj_attribute mincore_batch_attr = __ATTR_RW(mincore_batch);

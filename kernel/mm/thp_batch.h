@@ -7,6 +7,7 @@
 #define __MM_THP_BATCH_H
 
 #include <linux/kobject.h>
+#include <linux/kstrtox.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
 #include <linux/sysfs.h>
@@ -83,5 +84,24 @@ static inline int thp_batch_create_knob(struct kobj_attribute *knob)
 	return 0;
 }
 #endif
+
+/**
+ * thp_batch_switch_store - set a switch that is on or off
+ * @on: the switch.
+ * @buf: what was written to its file.
+ * @count: how much that is.
+ *
+ * Return: @count, or -EINVAL if it is neither 0 nor 1.
+ */
+static inline ssize_t thp_batch_switch_store(bool *on, const char *buf,
+					     size_t count)
+{
+	unsigned int value;
+
+	if (kstrtouint(buf, 10, &value) || value > 1)
+		return -EINVAL;
+	WRITE_ONCE(*on, value);
+	return count;
+}
 
 #endif /* __MM_THP_BATCH_H */
