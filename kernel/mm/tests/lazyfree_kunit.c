@@ -148,6 +148,7 @@ static struct kunit_suite lazyfree_test_suite = {
 	.name = "lazyfree",
 	.test_cases = lazyfree_test_cases,
 };
+
 kunit_test_suite(lazyfree_test_suite);
 
 MODULE_DESCRIPTION("KUnit tests for where MADV_FREE cuts folios");

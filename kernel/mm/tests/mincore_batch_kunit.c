@@ -261,6 +261,7 @@ static struct kunit_suite mincore_batch_suite = {
 	.name = "mincore_batch",
 	.test_cases = mincore_batch_cases,
 };
+
 kunit_test_suite(mincore_batch_suite);
 
 MODULE_DESCRIPTION("Tests of mincore() by runs and folios");

@@ -192,6 +192,7 @@ static struct kunit_suite wp_reuse_suite = {
 	.name = "wp_reuse",
 	.test_cases = wp_reuse_cases,
 };
+
 kunit_test_suite(wp_reuse_suite);
 
 MODULE_DESCRIPTION("Tests of the window policy of reused large folios");
