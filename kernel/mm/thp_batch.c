@@ -15,6 +15,27 @@ DEFINE_PER_CPU(struct thp_batch_stat, thp_batch_stats);
 /* /sys/kernel/mm/transparent_hugepage, set when that has been created. */
 struct kobject *thp_batch_kobj;
 
+/**
+ * thp_batch_mode_show - list the modes of a switch
+ * @buf: the page that is shown.
+ * @names: names of the modes.
+ * @nr: how many.
+ * @mode: the one that is in force, put into brackets.
+ *
+ * Return: bytes written to @buf.
+ */
+ssize_t thp_batch_mode_show(char *buf, const char * const *names, int nr,
+			    int mode)
+{
+	ssize_t len = 0;
+	int i;
+
+	for (i = 0; i < nr; i++)
+		len += sysfs_emit_at(buf, len, i == mode ? "%s[%s]" : "%s%s",
+				     i ? " " : "", names[i]);
+	return len + sysfs_emit_at(buf, len, "\n");
+}
+
 static ssize_t thp_batch_stat_show(struct kobject *kobj, char *buf,
 				   enum thp_batch_stat_item item)
 {

@@ -59,6 +59,9 @@ static inline void count_thp_batch(unsigned int order,
 extern struct kobject *thp_batch_kobj;
 extern const struct attribute_group thp_batch_stats_group;
 
+ssize_t thp_batch_mode_show(char *buf, const char * const *names, int nr,
+			    int mode);
+
 /**
  * thp_batch_create_knob - show a switch in /sys/kernel/mm/transparent_hugepage/
  * @knob: the attribute.

@@ -809,13 +809,9 @@ static const char * const wp_copy_modes[] = {
 static ssize_t wp_copy_show(struct kobject *kobj, struct kobj_attribute *attr,
 			    char *buf)
 {
-	const enum wp_copy_mode mode = READ_ONCE(wp_copy_mode);
-	int i, len = 0;
-
-	for (i = 0; i < ARRAY_SIZE(wp_copy_modes); i++)
-		len += sysfs_emit_at(buf, len, i == mode ? "%s[%s]" : "%s%s",
-				     i ? " " : "", wp_copy_modes[i]);
-	return len + sysfs_emit_at(buf, len, "\n");
+	return thp_batch_mode_show(buf, wp_copy_modes,
+				   ARRAY_SIZE(wp_copy_modes),
+				   READ_ONCE(wp_copy_mode));
 }
 
 static ssize_t wp_copy_store(struct kobject *kobj, struct kobj_attribute *attr,

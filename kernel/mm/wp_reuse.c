@@ -358,14 +358,9 @@ void wp_reuse_around(struct vm_fault *vmf, struct folio *folio, bool exclusive)
 static ssize_t wp_reuse_show(struct kobject *kobj, struct kobj_attribute *attr,
 			     char *buf)
 {
-	const enum wp_reuse_mode mode = READ_ONCE(wp_reuse_mode);
-	ssize_t len = 0;
-	int i;
-
-	for (i = 0; i < ARRAY_SIZE(wp_reuse_mode_names); i++)
-		len += sysfs_emit_at(buf, len, i == mode ? "%s[%s]" : "%s%s",
-				     i ? " " : "", wp_reuse_mode_names[i]);
-	return len + sysfs_emit_at(buf, len, "\n");
+	return thp_batch_mode_show(buf, wp_reuse_mode_names,
+				   ARRAY_SIZE(wp_reuse_mode_names),
+				   READ_ONCE(wp_reuse_mode));
 }
 
 static ssize_t wp_reuse_store(struct kobject *kobj, struct kobj_attribute *attr,
