@@ -73,6 +73,11 @@ program == "" { next }
 		reason = substr(line, RSTART + RLENGTH)
 		line = substr(line, 1, RSTART - 1)
 		sub(/ +$/, "", line)
+		# kselftest.h has the case and the reason behind the word.
+		if (line == "" && (match(reason, / \.\.\. with [^:]*: /) || match(reason, /: /))) {
+			line = substr(reason, 1, RSTART + RLENGTH - 3)
+			reason = substr(reason, RSTART + RLENGTH)
+		}
 		out("skip", line, reason == "" ? last : reason)
 	} else if (failed) {
 		bad++
