@@ -128,6 +128,21 @@ static int model_free(const struct region *r, struct model *m, struct part p)
 	return KSFT_PASS;
 }
 
+/*
+ * Folios that were just mapped are on their way to a list in a batch of their CPU,
+ * where they can be neither lazily freed nor reclaimed, and madvise() drains the
+ * batch of the CPU it runs on: what counts folios must not change CPUs.
+ */
+static int stay_on_cpu(void)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(sched_getcpu(), &set);
+	SYS(sched_setaffinity(0, sizeof(set), &set));
+	return KSFT_PASS;
+}
+
 /* Reclaim as much of the region as can be, whatever it takes. */
 static int reclaim(const struct region *r)
 {
@@ -144,6 +159,7 @@ static int whole(const struct layout *l, const char *mode)
 	struct region r;
 	struct model m;
 
+	NEED(stay_on_cpu());
 	NEED(region_get(&r, l, FEW(l)));
 	NEED(model_get(&m, r.pages));
 	NEED(model_free(&r, &m, (struct part) { 0, r.pages }));
@@ -188,6 +204,7 @@ static int whole_again(const struct layout *l, const char *mode)
 	const int pages = l->folio / PAGE;
 	const int places[] = { 0, 1, pages / 2, pages - 1 };
 
+	NEED(stay_on_cpu());
 	NEED(need_swap());
 	for (int i = 0; i < 4; i++) {
 		struct region r;
