@@ -21,6 +21,25 @@ needs_table() {
 	END
 }
 
+# What only some commands need, and name: needs_install PACKAGE…
+needs_extra() {
+	cat <<-'END'
+	clang-19               cmd clang-19                   check: a second compiler
+	llvm-19                cmd llvm-ar-19                 check: its tools
+	lld-19                 cmd ld.lld-19                  check: its linker
+	sparse                 cmd sparse                     check: the types of pointers and locks
+	gcc-aarch64-linux-gnu  cmd aarch64-linux-gnu-gcc      check: compiles for arm64
+	python3                cmd python3                    check: kernel-doc
+	gnuplot-nox            cmd gnuplot                    compare --html: the plots
+	debhelper              cmd dh                         deb: builds the packages
+	rsync                  cmd rsync                      deb: gathers the headers
+	cpio                   cmd cpio                       deb: gathers the headers
+	kmod                   cmd depmod                     deb: lists the modules
+	libssl-dev             hdr openssl/ssl.h              deb: signs the modules
+	e2fsprogs              cmd mke2fs                     deb --try: makes a disk
+	END
+}
+
 need_met() {
 	case $1 in
 	cmd) command -v "$2" >/dev/null ;;
@@ -44,17 +63,17 @@ busybox_static() {
 	return 1
 }
 
-# Packages that are missing, of all or of those that are named.
+# Packages that are missing, of needs_table or of those that are named.
 needs_missing() {
 	local package how what why
 
 	while read -r package how what why; do
 		[ $# = 0 ] || [[ " $* " = *" $package "* ]] || continue
 		need_met "$how" "$what" || printf '%s ' "$package"
-	done < <(needs_table)
+	done < <(needs_table && { [ $# = 0 ] || needs_extra; })
 }
 
-# Say what is missing (of all, or of what is named) and install it, or name it and give up.
+# Say what is missing (of needs_table, or of what is named) and install it, or give up.
 needs_install() {
 	local missing as=()
 
