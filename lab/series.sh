@@ -30,6 +30,7 @@ done
 . "$WF_TOP/lab/fetch.sh"
 . "$WF_TOP/lab/patches.sh"
 . "$WF_TOP/lab/gittree.sh"
+. "$WF_TOP/lab/checkpatch.sh"
 
 needs_install git xz-utils perl
 gittree=$WF_BUILD/tree
@@ -57,15 +58,16 @@ chmod 755 "$scratch"
 mv "$scratch" "$out"
 
 rc=0
+log=$WF_LOG/checkpatch.log
 for p in "$out"/*.patch; do
 	case $p in *0000-cover-letter.patch) continue ;; esac
-	remarks=$(cd "$gittree" && scripts/checkpatch.pl --strict --no-signoff --quiet --no-summary --terse --showfile "$p" |
-		grep -v '^include/trace/events/') || :
-	printf '%s: %s\n' "$(short "$p")" "$([ -z "$remarks" ] && echo clean || echo "$(wc -l <<<"$remarks") remarks of checkpatch")"
-	[ -z "$remarks" ] || {
-		sed 's/^/  /' <<<"$remarks"
+	if checkpatch "$gittree" "$log" "$(realpath "$p")"; then
+		printf '%s: clean\n' "$(short "$p")"
+	else
+		printf '%s: %d remarks of checkpatch\n' "$(short "$p")" "$(wc -l <"$log")"
+		sed 's/^/  /' "$log"
 		rc=1
-	}
+	fi
 done
 say "The series is in $(short "$out"); git send-email takes it"
 exit $rc

@@ -41,6 +41,7 @@ WF_TIMEOUT=${WF_TIMEOUT:-7200}
 . "$WF_TOP/lab/build.sh"
 . "$WF_TOP/lab/boot.sh"
 . "$WF_TOP/lab/programs.sh"
+. "$WF_TOP/lab/checkpatch.sh"
 
 accel_resolve test
 [ -n "$list" ] || needs_install
@@ -129,8 +130,7 @@ run_lab_test() {
 	esac
 }
 
-# checkpatch has nothing to say about any patch of ours. The layout of tracepoints is one
-# that it never likes, in any header of theirs.
+# checkpatch has nothing to say about any patch of ours.
 run_checkpatch() {
 	local log=$WF_LOG/checkpatch.log
 
@@ -138,13 +138,10 @@ run_checkpatch() {
 	series=ours
 	series_stage "$stock"
 	git -C "$stage" format-patch -q -o "$stage/.out" stock
-	(cd "$stock" && scripts/checkpatch.pl --strict --no-signoff --quiet --no-summary --terse --showfile \
-		--ignore FILE_PATH_CHANGES "$stage"/.out/*.patch) 2>&1 |
-		grep -v '^include/trace/events/' >"$log" || :
-	if [ ! -s "$log" ]; then
+	if checkpatch "$stock" "$log" "$stage"/.out/*.patch; then
 		pass && say "ok    kernel/checkpatch"
 	else
-		sed "s,^$stage/.out/,,; s/^/  /" "$log" | head -n 20 >&2
+		sed 's/^/  /' "$log" | head -n 20 >&2
 		fail kernel/checkpatch "$(wc -l <"$log") remarks (log: $(short "$log"))"
 	fi
 }
