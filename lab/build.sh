@@ -13,10 +13,13 @@ kernel_make() {
 		make -C "$tree" -j"$(nproc)" "$@"
 }
 
-# Fragments of the configuration $1: "lab", or another on top of it.
+# Fragments of the configuration $1: "lab", or what is on top of it.
 config_fragments() {
-	printf '%s\n' "$WF_TOP/kernel/config/lab"
-	[ "$1" = lab ] || printf '%s\n' "$WF_TOP/kernel/config/$1"
+	local f
+
+	for f in lab $(case $1 in debug) echo selftest debug ;; lab) ;; *) echo "$1" ;; esac); do
+		printf '%s\n' "$WF_TOP/kernel/config/$f"
+	done
 }
 
 config_merge() {
