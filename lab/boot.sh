@@ -157,3 +157,26 @@ kernel_report_show() {
 			cat
 		fi | sed 's/^/  | /'
 }
+
+# boot_both PREFIX ACCEL CPUS INITRAMFS PROGRAM: boot stock ($stock_kernel) and the other
+# ($kernel, called $name); what PROGRAM wrote goes to $work/PREFIX-{stock,$name}.json.
+# Where the accelerator leaves the host's CPUs free both kernels run at once.
+boot_both() {
+	local pre=$1 accel=$2 cpus=$3 cpio=$4 append="kunit.enable=0" k reports
+
+	# Emulated, the TSC is the host's, and its frequency cannot be calibrated; without it
+	# the clock would be jiffies.
+	[ "$accel" != tcg ] ||
+		append+=$(awk -F': ' '/^cpu MHz/ { printf " tsc=reliable tsc_early_khz=%d", $2 * 1000; exit }' /proc/cpuinfo)
+	boot_start "$pre-stock" "$stock_kernel" "$cpio" "$accel" "$cpus" "$vm_memory" $append
+	[ "$accel" = icount ] || boot_wait "$pre-stock"
+	boot_start "$pre-$name" "$kernel" "$cpio" "$accel" "$cpus" "$vm_memory" $append
+	if [ "$accel" = icount ]; then boot_wait "$pre-stock" "$pre-$name"; else boot_wait "$pre-$name"; fi
+	for k in stock "$name"; do
+		sed '/^wf: end [0-9]*$/d' "$WF_LOG/$pre-$k.result" >"$work/$pre-$k.json"
+		[ "$(job_status "$pre-$k")" -le 1 ] && [ -s "$work/$pre-$k.json" ] ||
+			die "$k: $5 failed; last: \"$(boot_last "$pre-$k")\" (log: $(short "$WF_LOG/$pre-$k.console"))"
+		reports=$(kernel_reports "$pre-$k") || continue
+		say "NOTICE: $k: the kernel complained: $(head -n1 <<<"$reports") (log: $(short "$WF_LOG/$pre-$k.console"))"
+	done
+}

@@ -87,27 +87,11 @@ measure_job() {
 	END
 }
 
-# Where the accelerator leaves the host's CPUs free both kernels run at once.
+# measure_boot PREFIX ACCEL CPUS JOB: what folio-measure says on both, into $results.
 measure_boot() {
-	local pre=$1 accel=$2 cpus=$3 job=$4 append="kunit.enable=0"
-
-	# Emulated, the TSC is the host's, and its frequency cannot be calibrated; without it
-	# the clock would be jiffies.
-	[ "$accel" != tcg ] ||
-		append+=$(awk -F': ' '/^cpu MHz/ { printf " tsc=reliable tsc_early_khz=%d", $2 * 1000; exit }' /proc/cpuinfo)
-	initramfs "$work/$pre.cpio" "$job" "$work/folio-measure"
-	boot_start "$pre-stock" "$stock_kernel" "$work/$pre.cpio" "$accel" "$cpus" "$vm_memory" $append
-	[ "$accel" = icount ] || boot_wait "$pre-stock"
-	boot_start "$pre-$name" "$kernel" "$work/$pre.cpio" "$accel" "$cpus" "$vm_memory" $append
-	if [ "$accel" = icount ]; then boot_wait "$pre-stock" "$pre-$name"; else boot_wait "$pre-$name"; fi
-	for k in stock "$name"; do
-		sed '/^wf: end [0-9]*$/d' "$WF_LOG/$pre-$k.result" >"$work/$pre-$k.json"
-		[ "$(job_status "$pre-$k")" -le 1 ] && [ -s "$work/$pre-$k.json" ] ||
-			die "$k: folio-measure failed; last: \"$(boot_last "$pre-$k")\" (log: $(short "$WF_LOG/$pre-$k.console"))"
-		reports=$(kernel_reports "$pre-$k") || continue
-		say "NOTICE: $k: the kernel complained: $(head -n1 <<<"$reports") (log: $(short "$WF_LOG/$pre-$k.console"))"
-	done
-	results+=("$work/$pre-stock.json" "$work/$pre-$name.json")
+	initramfs "$work/$1.cpio" "$4" "$work/folio-measure"
+	boot_both "$1" "$2" "$3" "$work/$1.cpio" folio-measure
+	results+=("$work/$1-stock.json" "$work/$1-$name.json")
 }
 
 series_build "$name" lab
