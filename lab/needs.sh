@@ -24,6 +24,9 @@ needs_table() {
 # What only some commands need, and name: needs_install PACKAGE…
 needs_extra() {
 	cat <<-'END'
+	libcap-dev             hdr sys/capability.h           test: the kernel's own selftests
+	libnuma-dev            hdr numa.h                     test: the kernel's own selftests
+	liburing-dev           hdr liburing.h                 test: the kernel's own selftests
 	clang-19               cmd clang-19                   check: a second compiler
 	llvm-19                cmd llvm-ar-19                 check: its tools
 	lld-19                 cmd ld.lld-19                  check: its linker

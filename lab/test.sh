@@ -7,23 +7,27 @@ usage() {
 	Usage: ./wf test [options] [NAME…]
 
 	Runs what is tested: the lab itself (lab/…), the patches (kernel/…), the programs of
-	tests/ on stock and on ours in a virtual machine (stock/…, ours/…) and the kernel's
-	unit tests of ours (ours/kunit). NAME is one of --list, or a pattern such as 'ours/*'.
+	tests/ on stock and on ours in a virtual machine (stock/…, ours/…), the kernel's
+	unit tests of ours (ours/kunit) and some of the kernel's own mm selftests, which
+	must pass on ours wherever they pass on stock (kselftest/…). NAME is one of --list,
+	or a pattern such as 'ours/*'.
 
 	  --quick     shorter forms of what has one
-	  --debug     the programs on the debug kernel (kernel/config/debug) with several
-	              CPUs; any report of the kernel fails the run
+	  --selftests all of the kernel's own mm selftests, and nothing else
+	  --debug     the programs (or the selftests) on the debug kernel, kernel/config/debug,
+	              with several CPUs; any report of the kernel fails the run
 	  --accel A   tcg (also "auto"), icount or kvm
 	  --list      print the names
 	END
 }
 
-quick= debug= list= accel=auto names=()
+quick= debug= selftests= list= accel=auto names=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	-h | --help) usage && exit 0 ;;
 	--quick) quick=1 ;;
 	--debug) debug=1 ;;
+	--selftests) selftests=1 ;;
 	--list) list=1 ;;
 	--accel) value "$@" && accel=$REPLY && shift ;;
 	-*) bad_use "no such option: $1" ;;
@@ -32,8 +36,12 @@ while [ $# -gt 0 ]; do
 	shift
 done
 
-# All programs in one boot take longer than one measurement.
-WF_TIMEOUT=${WF_TIMEOUT:-7200}
+# All programs in one boot take longer than one measurement, and the checks of a debug
+# kernel many times as long. What hangs still says nothing for too long.
+time_factor=1
+[ -z "$debug" ] || time_factor=8
+WF_STALL=${WF_STALL:-$((300 * (1 + time_factor / 4)))}
+WF_TIMEOUT=${WF_TIMEOUT:-$((7200 * (1 + time_factor / 4)))}
 
 . "$WF_TOP/lab/needs.sh"
 . "$WF_TOP/lab/fetch.sh"
@@ -41,6 +49,7 @@ WF_TIMEOUT=${WF_TIMEOUT:-7200}
 . "$WF_TOP/lab/build.sh"
 . "$WF_TOP/lab/boot.sh"
 . "$WF_TOP/lab/programs.sh"
+. "$WF_TOP/lab/kselftest.sh"
 . "$WF_TOP/lab/checkpatch.sh"
 
 accel_resolve test
@@ -51,11 +60,17 @@ accel_resolve test
 programs=()
 [ ! -f "$WF_TOP/tests/Makefile" ] || mapfile -t programs < <(make -s -C "$WF_TOP/tests" list)
 all=()
-if [ -z "$debug" ]; then
+if [ -n "$selftests" ]; then
+	mapfile -t all < <(kselftest_list)
+	all=("${all[@]/#/kselftest/}")
+elif [ -n "$debug" ]; then
+	all+=("${programs[@]/#/ours/}" ours/kunit)
+else
 	mapfile -t all < <(sed -n 's/^t_\([a-z_]*\)() {.*/lab\/\1/p' "$WF_TOP/lab/selftest.sh")
-	all+=(kernel/checkpatch "${programs[@]/#/stock/}")
+	all+=(kernel/checkpatch "${programs[@]/#/stock/}" "${programs[@]/#/ours/}" ours/kunit)
+	mapfile -t some < <(kselftest_list q)
+	all+=("${some[@]/#/kselftest/}")
 fi
-all+=("${programs[@]/#/ours/}" ours/kunit)
 
 wanted=()
 if [ ${#names[@]} = 0 ]; then
@@ -160,6 +175,7 @@ test_job() {
 	shift
 	{
 		[ -z "$quick" ] || echo 'export WF_QUICK=1'
+		echo "export WF_TIME_FACTOR=$time_factor"
 		echo '{'
 		for t; do
 			echo "echo 'wf: run $t'"
@@ -167,7 +183,7 @@ test_job() {
 				echo 'cat /sys/kernel/debug/kunit/*/results 2>/dev/null || echo "this kernel has no unit tests"'
 				echo 'echo "wf: exit 0"'
 			else
-				echo "timeout ${WF_PROGRAM_TIMEOUT:-900} /wf/$t; echo \"wf: exit \$?\""
+				echo "timeout ${WF_PROGRAM_TIMEOUT:-$((900 * time_factor))} /wf/$t; echo \"wf: exit \$?\""
 			fi
 		done
 		echo '} </dev/null >/dev/ttyS1 2>&1'
@@ -187,25 +203,27 @@ test_start() {
 	boot_start "test-$name" "$image" "$work/$name.cpio" "$accel" "$cpus" "$vm_memory" $append
 }
 
-# Any report of the kernel on its console is a failure.
+# Any report of the kernel on its console (kernel $2 with tree $3, booted as $1-$2) is a failure.
 check_console() {
-	local reports
+	local boot=$1-$2 tree=$3 name=$2/console reports
 
-	[ -z "${ended_badly[test-$1]-}" ] || fail "$1/console" "${ended_badly[test-$1]}"
-	if reports=$(kernel_reports "test-$1"); then
-		fail "$1/console" "$(wc -l <<<"$reports") reports of the kernel (log: $(short "$WF_LOG/test-$1.console"))"
-		kernel_report_show "test-$1" "$2" >&2
-	elif [ -z "${ended_badly[test-$1]-}" ]; then
+	[ "$1" = test ] || name=$1/$name
+	[ -z "${ended_badly[$boot]-}" ] || fail "$name" "${ended_badly[$boot]}"
+	if reports=$(kernel_reports "$boot"); then
+		fail "$name" "$(wc -l <<<"$reports") reports of the kernel (log: $(short "$WF_LOG/$boot.console"))"
+		kernel_report_show "$boot" "$tree" >&2
+	elif [ -z "${ended_badly[$boot]-}" ]; then
 		pass
 	fi
 }
 
 run_programs() {
-	local on_stock on_ours config=lab booted=() k
+	local on_stock on_ours selftests config=lab booted=()
 
 	mapfile -t on_stock < <(wanted_of stock)
 	mapfile -t on_ours < <(wanted_of ours)
-	[ $((${#on_stock[@]} + ${#on_ours[@]})) -gt 0 ] || return 0
+	mapfile -t selftests < <(wanted_of kselftest)
+	[ $((${#on_stock[@]} + ${#on_ours[@]} + ${#selftests[@]})) -gt 0 ] || return 0
 	cpus=2 vm_memory=${WF_VM_MEMORY:-2048}
 	ours=ours
 	if [ -n "$debug" ]; then
@@ -213,10 +231,11 @@ run_programs() {
 	fi
 	[ "$accel" != icount ] || cpus=1
 	series=ours
-	if [ ${#on_ours[@]} -gt 0 ]; then series_build $ours $config; else stock_build $config; fi
-	program_tests "$stock"
+	if [ $((${#on_ours[@]} + ${#selftests[@]})) -gt 0 ]; then series_build $ours $config; else stock_build $config; fi
 	scratch_in "$WF_BUILD"
 	work=$scratch
+	[ ${#selftests[@]} = 0 ] || kselftest_build "${selftests[@]}"
+	[ $((${#on_stock[@]} + ${#on_ours[@]})) = 0 ] || program_tests "$stock"
 	if [ ${#on_stock[@]} -gt 0 ]; then
 		test_start stock "$stock/arch/x86/boot/bzImage" "${on_stock[@]}"
 		booted+=(test-stock)
@@ -225,15 +244,16 @@ run_programs() {
 		test_start $ours "$kernel" "${on_ours[@]}"
 		booted+=("test-$ours")
 	fi
-	boot_wait "${booted[@]}"
+	[ ${#booted[@]} = 0 ] || boot_wait "${booted[@]}"
 	if [ ${#on_stock[@]} -gt 0 ]; then
 		count_results stock "${on_stock[@]}"
-		check_console stock "$stock"
+		check_console test stock "$stock"
 	fi
 	if [ ${#on_ours[@]} -gt 0 ]; then
 		count_results $ours "${on_ours[@]}"
-		check_console $ours "$tree"
+		check_console test $ours "$tree"
 	fi
+	[ ${#selftests[@]} = 0 ] || kselftest_run "${selftests[@]}"
 }
 
 started=$SECONDS

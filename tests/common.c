@@ -12,8 +12,24 @@
 #define CGROUPS "/sys/fs/cgroup/"
 #define CGROUP CGROUPS "wf-test/"
 
+int time_factor(void)
+{
+	const char *s = getenv("WF_TIME_FACTOR");
+	int factor = s ? atoi(s) : 1;
+
+	return factor > 1 ? factor : 1;
+}
+
+bool quick(void)
+{
+	return getenv("WF_QUICK");
+}
+
 /* Longer than any case takes under emulation, shorter than patience. */
-#define CASE_SECONDS	30
+static unsigned int case_seconds(void)
+{
+	return 30 * time_factor();
+}
 
 /* Written by the process of a case, read by the one that runs the table. */
 static struct {
@@ -528,7 +544,7 @@ pid_t fork_child(void)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() != parent)
 			_exit(1);
-		alarm(CASE_SECONDS);
+		alarm(case_seconds());
 	}
 	return pid;
 }
@@ -1026,7 +1042,7 @@ static void run_case(const struct test_case *c, const struct layout *l,
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
 		for (int sig = 1; sig < 32; sig++)
 			signal(sig, SIG_DFL);
-		alarm(CASE_SECONDS);
+		alarm(case_seconds());
 		status = c->fn(l, mode);
 		fflush(stdout);
 		_exit(status);

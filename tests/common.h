@@ -123,6 +123,11 @@ struct test_case {
 /* Run a table and exit. @knob: file in THP_DIR or NULL. Never returns. */
 void run_cases(const struct test_case *cases, int nr, const char *knob);
 
+/* How many times as slow as the measured kernel this one is, by WF_TIME_FACTOR. */
+int time_factor(void);
+/* Is the short form asked for (WF_QUICK)? */
+bool quick(void);
+
 /* Why the case skips; give it to skip(), which returns KSFT_SKIP. */
 __attribute__((format(printf, 1, 2))) int skip(const char *fmt, ...);
 

@@ -144,9 +144,10 @@ static int fork_snapshot(unsigned int gen)
 	return KSFT_PASS;
 }
 
+/* Fewer where each takes long: a debug kernel, or one CPU for all. */
 static int rounds(void)
 {
-	return cpus() > 1 ? 16 : 4;
+	return cpus() == 1 || (quick() && time_factor() > 1) ? 4 : 16;
 }
 
 static int writers_and_forks(const struct layout *l, const char *mode)
