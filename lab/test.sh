@@ -6,8 +6,8 @@ usage() {
 	cat <<-'END'
 	Usage: ./wf test [options] [NAME…]
 
-	Runs what is tested: the lab itself (lab/…), the patches (kernel/…), the programs of
-	tests/ on stock and on ours in a virtual machine (stock/…, ours/…), the kernel's
+	Runs what is tested: the lab itself (lab/…), the patches (kernel/…), the policies in
+	user space, fuzzed for $WF_FUZZ_SECONDS each (policy/…), the programs of tests/ on stock and on ours in a virtual machine (stock/…, ours/…), the kernel's
 	unit tests of ours (ours/kunit) and some of the kernel's own mm selftests, which
 	must pass on ours wherever they pass on stock (kselftest/…). NAME is one of --list,
 	or a pattern such as 'ours/*'.
@@ -67,7 +67,8 @@ elif [ -n "$debug" ]; then
 	all+=("${programs[@]/#/ours/}" ours/kunit)
 else
 	mapfile -t all < <(sed -n 's/^t_\([a-z_]*\)() {.*/lab\/\1/p' "$WF_TOP/lab/selftest.sh")
-	all+=(kernel/checkpatch "${programs[@]/#/stock/}" "${programs[@]/#/ours/}" ours/kunit)
+	mapfile -t some < <(make -s -C "$WF_TOP/tests/policy" list)
+	all+=(kernel/checkpatch "${some[@]/#/policy/}" "${programs[@]/#/stock/}" "${programs[@]/#/ours/}" ours/kunit)
 	mapfile -t some < <(kselftest_list q)
 	all+=("${some[@]/#/kselftest/}")
 fi
@@ -159,6 +160,36 @@ run_checkpatch() {
 		sed 's/^/  /' "$log" | head -n 20 >&2
 		fail kernel/checkpatch "$(wc -l <"$log") remarks (log: $(short "$log"))"
 	fi
+}
+
+# The policies in user space: write patterns are played against them, or a fuzzer.
+run_policy_test() {
+	local log=$WF_LOG/policy-$1.log start=$SECONDS goal=$1 clang
+
+	mkdir -p "$WF_LOG" "$WF_BUILD/policy"
+	[ "$goal" != play ] || goal=check
+	if [ "$1" != play ] && ! clang=$(clang_with_fuzzer); then
+		skip "policy/$1" "no clang with libFuzzer (Debian: clang and libclang-rt-*-dev)"
+	elif step "policy/$1" "$log" : make -C "$WF_TOP/tests/policy" "$goal" O="$WF_BUILD/policy" CLANG="${clang-}" \
+		FUZZ_SECONDS="${WF_FUZZ_SECONDS:-$([ -n "$quick" ] && echo 15 || echo 60)}"; then
+		pass && say "ok    policy/$1  $(since $start)$(sed -n 's/^stat::number_of_executed_units: */, runs: /p' "$log")"
+	else
+		fail "policy/$1" "$(grep -m1 -E 'must hold|FAILED|ERROR:|rror:' "$log" || tail -n 1 "$log") (log: $(short "$log"))"
+	fi
+}
+
+# Print the name of a clang that links libFuzzer.
+clang_with_fuzzer() {
+	local c
+
+	for c in clang clang-19 clang-16 clang-14; do
+		if echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return 0; }' |
+			$c -fsanitize=fuzzer,address,undefined -x c -o "$WF_BUILD/policy/try" - 2>/dev/null; then
+			echo $c
+			return 0
+		fi
+	done
+	return 1
 }
 
 # ---- the programs in virtual machines --------------------------------------------
@@ -261,6 +292,9 @@ while read -r t; do
 	[ -z "$t" ] || run_lab_test "$t"
 done < <(wanted_of lab)
 [[ " ${wanted[*]} " != *" kernel/checkpatch "* ]] || run_checkpatch
+while read -r t; do
+	[ -z "$t" ] || run_policy_test "$t"
+done < <(wanted_of policy)
 run_programs
 
 say "Took $(since $started)"
