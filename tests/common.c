@@ -79,8 +79,7 @@ int file_read(const char *path, char *buf, size_t len)
 	return n;
 }
 
-/* "a [b] c" -> "b"; anything else without its newline. */
-static void selected_word(char *s)
+char *selected_word(char *s)
 {
 	char *open = strchr(s, '['), *close = open ? strchr(open, ']') : NULL;
 
@@ -90,6 +89,7 @@ static void selected_word(char *s)
 	} else {
 		s[strcspn(s, "\n")] = 0;
 	}
+	return s;
 }
 
 #define MAX_SAVED 64

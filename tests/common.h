@@ -158,6 +158,7 @@ __attribute__((format(printf, 1, 2))) int skip(const char *fmt, ...);
 void settings_begin(void);
 int file_write(const char *path, const char *val);	/* 0 or -errno */
 int file_read(const char *path, char *buf, size_t len);	/* bytes or -errno */
+char *selected_word(char *s);	/* "a [b] c" -> "b"; else without its newline */
 /* Remember what a file of settings holds (its [selected] word), then write. */
 int setting(const char *path, const char *val);		/* 0 or -errno */
 void settings_restore(void);

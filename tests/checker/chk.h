@@ -20,15 +20,12 @@
 #ifndef CHK_H
 #define CHK_H
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
-#include <sys/types.h>
-#include "compat.h"
+#include "../common.h"
 
 #define PG 4096UL
 #define NPROC 8
-#define NPAGES 2048U		/* 8 MiB: four PMDs a process */
+#define NPAGES 1024U		/* 4 MiB: two PMDs a process */
 #define ARENA 0x100000000000UL
 #define NCONTENT 32768U
 #define NSHARED 8192U
@@ -88,7 +85,7 @@ unsigned int write_order(const struct op *op, unsigned int i);
 void op_print(char *buf, size_t len, const struct op *op);
 int op_parse(const char *line, struct op *op);
 void op_gen(struct rng *r, struct op *op);
-void op_gen_reset(void);
+void op_gen_start(uint64_t seed);
 
 extern const int madv_list[];
 extern const char *const madv_name[];
@@ -132,6 +129,7 @@ struct cmd {
 	int64_t ret;
 	int err;
 	bool fail;
+	volatile bool done;	/* the last thing that a process sets */
 	char msg[240];
 	uint64_t h_perm, h_mincore;
 };
@@ -151,15 +149,33 @@ struct shm {
 	struct mpin pin[NPIN];
 	uint32_t ref[NCONTENT];
 	uint32_t cfree[NCONTENT], ncfree;
+	unsigned long written;	/* pages, each time one was */
 	unsigned long unseen;	/* pages that pagemap said were none and were not */
 	bool has_softdirty, has_scan, has_uffd, has_uffd_async, has_uring;
 	bool has_force;		/* /proc/self/mem goes past permissions */
-	bool verbose, digest;
+	bool frugal;		/* read nothing that nobody wrote */
 };
 
 extern struct shm *S;		/* shared by all */
 extern unsigned char *pool;	/* page contents, shared by all */
 extern int pool_fd;
+
+/* Are two pages the same? Emulated, libc's vector code is several times slower. */
+static inline bool same(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+	unsigned int i, j;
+
+	for (i = 0; i < PG / 8; i += 8) {
+		uint64_t d = 0;
+
+		for (j = i; j < i + 8; j++)
+			d |= x[j] ^ y[j];
+		if (d)
+			return false;
+	}
+	return true;
+}
 
 #define ZEROC 0U
 static inline unsigned char *c_ptr(uint32_t c) { return pool + (size_t)c * PG; }
@@ -216,7 +232,7 @@ static inline uint64_t page_seed(uint32_t v, unsigned int page)
 extern unsigned long stat_ops[OP_NR], stat_skip[OP_NR], stat_ns[OP_NR], stat_oom;
 extern unsigned int opt_procs, opt_check;
 extern int opt_digest_fd;
-extern bool opt_inject, opt_verbose;
+extern bool opt_verbose;
 
 /* ----------------------------------------------------------------- others */
 
@@ -239,6 +255,7 @@ void env_restore(void);
 void env_join(void);
 int env_do(const struct op *op, pid_t pid);
 long env_oom_kills(void);
+long env_memory(void);
 bool env_memory_back(char *msg, size_t len);
 void env_describe(const struct op *op, char *buf, size_t len);
 

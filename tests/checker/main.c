@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Command line, episodes, progress, the verdict. */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
+#include "chk.h"
+
 #include <getopt.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
-#include "chk.h"
+#include <tools/include/uapi/linux/fs.h>
 
 int pool_fd, scratch_fd;
 
@@ -23,30 +14,42 @@ static struct {
 	unsigned long ops;
 	unsigned int episode, jobs, seconds, threads;
 	const char *replay, *digest;
-	bool shrink, list;
-} opt = { .seed = 1, .ops = 20000, .episode = 1500, .jobs = 1 };
+	bool shrink, soak;
+} opt = { .seed = 1, .episode = 1500, .shrink = true };
 
-struct tally { unsigned long ops, episodes, oom, unseen, by[OP_NR], skip[OP_NR], ns[OP_NR]; };
+/* What one job has done, seen by all. */
+struct tally {
+	unsigned long ops, oom, unseen, by[OP_NR], skip[OP_NR], ns[OP_NR];
+	uint64_t seed;		/* of the episode it is at */
+};
+
+static struct shared {
+	struct tally job[8];
+	uint64_t next;		/* seed that nobody has begun */
+	uint32_t stop;
+} *J;
 
 static void usage(FILE *to)
 {
 	fprintf(to,
 "usage: checker [options]\n"
 "Random operations on anonymous memory in a tree of processes, every byte compared\n"
-"with a model.  Needs root; a scratch VM is the place for it: it changes THP, KSM\n"
-"and swap settings (and puts them back).\n\n"
+"with a model; then threads of one process, which look for lost writes. Needs root;\n"
+"a scratch VM is the place for it: it changes THP, KSM and swap settings (and puts\n"
+"them back).\n\n"
+"  --ops N        only the operations, N of them\n"
+"  --threads[=N]  only the threads: N (4) write, the main thread disturbs\n"
+"  --soak         both in turn, until something is found\n"
+"  --duration S   or S seconds are over\n"
 "  --seed N       first seed (1)\n"
-"  --ops N        operations in all (20000)\n"
 "  --episode N    operations of one process tree (1500)\n"
 "  --procs N      processes at most, 1 to 8 (8)\n"
-"  --jobs N       process trees side by side (1)\n"
-"  --check N      compare everything every N operations (100)\n"
-"  --duration S   stop after S seconds, whatever --ops says\n"
-"  --threads[=N]  the other mode: N threads (4) write, the main thread disturbs\n"
+"  --jobs N       process trees side by side, 1 to 8 (as many as CPUs)\n"
+"  --check N      compare everything every N operations (200)\n"
 "  --replay FILE  the sequence in FILE (\"-\": standard input) instead of a seed's\n"
 "  --no-shrink    print a failing sequence as it is\n"
-"  --shrink       shrink it (default)\n"
-"  --digest FILE  after each operation a line: hash of bytes, permissions, mincore\n"
+"  --digest FILE  after each operation a line: hash of bytes, permissions, mincore;\n"
+"                 without swap, KSM and what else happens at a time of its own\n"
 "  --verbose      each operation as it begins\n"
 "  --list         the operations and their weights\n"
 "exit status: 0 nothing found, 1 something found, 2 cannot run\n");
@@ -75,12 +78,12 @@ static void setup_shared(void)
 	}
 }
 
-static void probe(void)
+static void probe(bool say)
 {
 	unsigned long addr = (unsigned long)&opt;
 	uint64_t pm = 0, before;
-	struct chk_scan_arg arg = { .size = sizeof(arg) };
-	struct chk_region reg;
+	struct pm_scan_arg arg = { .size = sizeof(arg) };
+	struct page_region reg;
 	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	int u = uffd_open_fd(false);
 
@@ -96,9 +99,9 @@ static void probe(void)
 	arg.end = arg.start + PG;
 	arg.vec = (unsigned long)&reg;
 	arg.vec_len = 1;
-	arg.category_anyof_mask = CHK_IS_PRESENT;
-	arg.return_mask = CHK_IS_PRESENT;
-	S->has_scan = ioctl(fd, CHK_PAGEMAP_SCAN, &arg) >= 0;
+	arg.category_anyof_mask = PAGE_IS_PRESENT;
+	arg.return_mask = PAGE_IS_PRESENT;
+	S->has_scan = ioctl(fd, PAGEMAP_SCAN, &arg) >= 0;
 	u = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
 	before = u >= 0 && write(u, "4", 1) == 1;
 	if (u >= 0)
@@ -115,6 +118,8 @@ static void probe(void)
 	S->has_force = fd >= 0 && pwrite(fd, "x", 1, (off_t)(unsigned long)ro) == 1;
 	close(fd);
 	munmap(ro, PG);
+	if (!say)
+		return;
 	printf("# uffd-wp %s, async %s, soft-dirty %s, PAGEMAP_SCAN %s, io_uring %s, forced writes %s\n",
 	       S->has_uffd ? "yes" : "no", S->has_uffd_async ? "yes" : "no",
 	       S->has_softdirty ? "yes" : "no", S->has_scan ? "yes" : "no",
@@ -151,47 +156,40 @@ static void stay_on(unsigned int job)
 	sched_setaffinity(0, sizeof(set), &set);
 }
 
-/* One job: every jobs-th episode. */
-static int run_job(unsigned int job, struct tally *t, volatile uint32_t *stop)
+/* One job: takes the next seed until there are enough. */
+static int run_job(unsigned int job, time_t end, uint64_t last)
 {
-	unsigned long todo = (opt.ops + opt.episode - 1) / opt.episode, e;
 	struct op *ops = calloc(opt.episode, sizeof(*ops));
-	time_t t0 = time(NULL), tell = t0 + 10;
+	struct tally *t = &J->job[job];
 	struct failure f;
 	unsigned int i;
 
 	eff = calloc(opt.episode + 1, sizeof(*eff));
 	stay_on(job);
 	setup_shared();
-	probe();
-	for (e = job; e < todo && !*stop; e += opt.jobs) {
-		uint64_t seed = opt.seed + e;
+	probe(job == 0);
+	while (!J->stop && (!end || time(NULL) < end)) {
+		uint64_t seed = __atomic_fetch_add(&J->next, 1, __ATOMIC_SEQ_CST);
 		unsigned int n = opt.episode;
 
-		if (opt.seconds && time(NULL) - t0 >= (time_t)opt.seconds)
+		if (seed > last)
 			break;
-		if (opt.ops - e * opt.episode < n)
-			n = (unsigned int)(opt.ops - e * opt.episode);
+		if (seed == last && opt.ops % opt.episode)
+			n = (unsigned int)(opt.ops % opt.episode);
+		t->seed = seed;
 		if (episode(ops, n, seed, true, &f)) {
-			*stop = 1;
+			J->stop = 1;
 			return found(ops, n, seed, &f);
 		}
+		t->seed = 0;
 		t->ops += n;
-		t->episodes++;
-		if (time(NULL) >= tell) {
-			printf("# job %u: %lu ops, %lu episodes, next seed %lu, %ld s\n", job,
-			       t->ops, t->episodes, (unsigned long)(seed + opt.jobs),
-			       (long)(time(NULL) - t0));
-			fflush(stdout);
-			tell = time(NULL) + 10;
+		t->oom = stat_oom;
+		t->unseen = S->unseen;
+		for (i = 0; i < OP_NR; i++) {
+			t->by[i] = stat_ops[i];
+			t->skip[i] = stat_skip[i];
+			t->ns[i] = stat_ns[i];
 		}
-	}
-	t->oom = stat_oom;
-	t->unseen = S->unseen;
-	for (i = 0; i < OP_NR; i++) {
-		t->by[i] = stat_ops[i];
-		t->skip[i] = stat_skip[i];
-		t->ns[i] = stat_ns[i];
 	}
 	return 0;
 }
@@ -215,54 +213,118 @@ static int replay(void)
 		}
 	eff = calloc(n + 1, sizeof(*eff));
 	setup_shared();
-	probe();
+	probe(true);
 	if (episode(ops, n, 0, false, &f))
 		return found(ops, n, 0, &f);
 	printf("# replayed %u operations\n", n);
 	return 0;
 }
 
-static int run(void)
+/* The sum of all jobs; seed: the first one that is not through. */
+static struct tally sum_up(void)
 {
-	struct tally *t = mmap(NULL, 8 * sizeof(*t), PROT_READ | PROT_WRITE,
-			       MAP_SHARED | MAP_ANONYMOUS, -1, 0), all = { 0 };
-	volatile uint32_t *stop = mmap(NULL, PG, PROT_READ | PROT_WRITE,
-				       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct tally all = { .seed = J->next };
 	unsigned int j, i;
-	int st, r = 0;
 
 	for (j = 0; j < opt.jobs; j++) {
-		fflush(stdout);
+		struct tally *t = &J->job[j];
+
+		all.ops += t->ops;
+		all.oom += t->oom;
+		all.unseen += t->unseen;
+		if (t->seed && t->seed < all.seed)
+			all.seed = t->seed;
+		for (i = 0; i < OP_NR; i++) {
+			all.by[i] += t->by[i];
+			all.skip[i] += t->skip[i];
+			all.ns[i] += t->ns[i];
+		}
+	}
+	return all;
+}
+
+static unsigned long ops_before;	/* in earlier rounds of --soak */
+static time_t started;
+
+static void tell(void)
+{
+	struct tally all = sum_up();
+	unsigned long ops = ops_before + all.ops, s = (unsigned long)(time(NULL) - started);
+
+	printf("# progress: %lu ops, %lu ops/s, next seed %lu\n", ops, ops / (s ? s : 1),
+	       (unsigned long)all.seed);
+	fflush(stdout);
+}
+
+static void tell_kinds(const struct tally *all)
+{
+	unsigned int i;
+
+	printf("# done (not applicable, us each):");
+	for (i = 0; i < OP_NR; i++)
+		if (all->by[i] + all->skip[i])
+			printf(" %s %lu(%lu, %lu)", op_info[i].name, all->by[i], all->skip[i],
+			       all->by[i] ? all->ns[i] / 1000 / all->by[i] : 0);
+	printf("\n");
+}
+
+/* The operations, for some seconds or as many as --ops says. Moves opt.seed on. */
+static int run(unsigned int seconds)
+{
+	time_t now = time(NULL), end = seconds ? now + seconds : 0, next = now + 10;
+	uint64_t last = opt.ops ? opt.seed + (opt.ops - 1) / opt.episode : UINT64_MAX;
+	unsigned int j, left = opt.jobs;
+	struct tally all;
+	int st, r = 0;
+
+	memset(J, 0, sizeof(*J));
+	J->next = opt.seed;
+	fflush(stdout);
+	for (j = 0; j < opt.jobs; j++)
 		if (!fork()) {
-			st = run_job(j, &t[j], stop);
+			st = run_job(j, end, last);
 			fflush(stdout);
 			_exit(st);
 		}
-	}
-	while (wait(&st) > 0)
-		if (!WIFEXITED(st))
-			r = 2;
-		else if (WEXITSTATUS(st) > r)
-			r = WEXITSTATUS(st);
-	for (j = 0; j < opt.jobs; j++) {
-		all.ops += t[j].ops;
-		all.episodes += t[j].episodes;
-		all.oom += t[j].oom;
-		all.unseen += t[j].unseen;
-		for (i = 0; i < OP_NR; i++) {
-			all.by[i] += t[j].by[i];
-			all.skip[i] += t[j].skip[i];
-			all.ns[i] += t[j].ns[i];
+	while (left) {
+		pid_t pid = waitpid(-1, &st, WNOHANG);
+
+		if (pid > 0) {
+			left--;
+			j = WIFEXITED(st) ? (unsigned int)WEXITSTATUS(st) : 2;
+			r = (int)j > r ? (int)j : r;
+			continue;
+		}
+		usleep(200000);
+		if (time(NULL) >= next) {
+			next += 10;
+			tell();
 		}
 	}
-	printf("# %lu ops in %lu episodes, seeds %lu to %lu, killed by the OOM killer %lu, none in pagemap though there %lu\n# done (not applicable, us each):",
-	       all.ops, all.episodes, (unsigned long)opt.seed,
-	       (unsigned long)(opt.seed + all.episodes - 1), all.oom, all.unseen);
-	for (i = 0; i < OP_NR; i++)
-		if (all.by[i] + all.skip[i])
-			printf(" %s %lu(%lu, %lu)", op_info[i].name, all.by[i], all.skip[i],
-			       all.by[i] ? all.ns[i] / 1000 / all.by[i] : 0);
-	printf("\n");
+	tell();
+	all = sum_up();
+	tell_kinds(&all);
+	if (all.oom || all.unseen)
+		printf("# killed by the OOM killer %lu, none in pagemap though there %lu\n",
+		       all.oom, all.unseen);
+	ops_before += all.ops;
+	opt.seed = all.seed;
+	return r;
+}
+
+/*
+ * A minute and a half of operations, ten seconds of threads, and so on. A clock
+ * that is wrong, as in a VM on a busy machine, only changes the mixture.
+ */
+static int soak(void)
+{
+	int r;
+
+	do {
+		r = run(90);
+		if (!r)
+			r = threads_main(opt.seed, opt.threads, 10);
+	} while (!r && !(opt.seconds && time(NULL) - started >= (time_t)opt.seconds));
 	return r;
 }
 
@@ -274,19 +336,27 @@ static void list_ops(void)
 		printf("%-12s %4u  %s\n", op_info[i].name, op_info[i].weight, op_info[i].what);
 }
 
+static void report(int r, const char *what)
+{
+	if (r > 1)
+		ksft_exit_fail_msg("%s: cannot run\n", what);
+	ksft_test_result(!r, "%s\n", what);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option lo[] = {
 		{ "seed", 1, 0, 's' }, { "ops", 1, 0, 'o' }, { "episode", 1, 0, 'e' },
 		{ "procs", 1, 0, 'p' }, { "jobs", 1, 0, 'j' }, { "check", 1, 0, 'c' },
 		{ "duration", 1, 0, 'd' }, { "threads", 2, 0, 't' }, { "replay", 1, 0, 'r' },
-		{ "shrink", 0, 0, 'S' }, { "no-shrink", 0, 0, 'N' }, { "digest", 1, 0, 'D' },
+		{ "no-shrink", 0, 0, 'N' }, { "digest", 1, 0, 'D' }, { "soak", 0, 0, 'S' },
 		{ "verbose", 0, 0, 'v' }, { "list", 0, 0, 'l' }, { "help", 0, 0, 'h' }, { 0 },
 	};
-	const char *what = "random operations";
-	int c, r;
+	const bool quick = getenv("WF_QUICK");
+	bool all;
+	int c;
 
-	opt.shrink = true;
+	opt.jobs = (unsigned int)sysconf(_SC_NPROCESSORS_ONLN);
 	while ((c = getopt_long(argc, argv, "h", lo, NULL)) != -1) {
 		switch (c) {
 		case 's': opt.seed = strtoull(optarg, NULL, 0); break;
@@ -298,22 +368,20 @@ int main(int argc, char **argv)
 		case 'd': opt.seconds = (unsigned int)strtoul(optarg, NULL, 0); break;
 		case 't': opt.threads = optarg ? (unsigned int)strtoul(optarg, NULL, 0) : 4; break;
 		case 'r': opt.replay = optarg; break;
-		case 'S': opt.shrink = true; break;
 		case 'N': opt.shrink = false; break;
 		case 'D': opt.digest = optarg; break;
+		case 'S': opt.soak = true; break;
 		case 'v': opt_verbose = true; break;
 		case 'l': list_ops(); return 0;
 		case 'h': usage(stdout); return 0;
 		default: usage(stderr); return 2;
 		}
 	}
-	if (optind < argc || !opt_procs || opt_procs > NPROC || !opt.jobs || opt.jobs > 8 ||
-	    !opt.episode || opt.threads > 8) {
+	if (opt.jobs > 8)
+		opt.jobs = 8;
+	if (optind < argc || !opt_procs || opt_procs > NPROC || !opt.jobs || !opt.episode ||
+	    opt.threads > 8 || !opt.seed) {
 		usage(stderr);
-		return 2;
-	}
-	if (geteuid()) {
-		fprintf(stderr, "checker: needs root\n");
 		return 2;
 	}
 	if (opt.digest) {
@@ -323,20 +391,31 @@ int main(int argc, char **argv)
 			return 2;
 		}
 		opt.jobs = 1;
+		opt.ops = opt.ops ? opt.ops : quick ? 3000 : 15000;
 	}
-	printf("TAP version 13\n1..1\n");
+	settings_begin();
 	env_setup();
-	if (opt.threads) {
-		what = "threads of one process";
-		r = threads_main(opt.seed, opt.threads, opt.seconds ? opt.seconds : 30);
+	J = mmap(NULL, sizeof(*J), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	started = time(NULL);
+	all = !opt.ops && !opt.threads && !opt.replay && !opt.digest && !opt.soak;
+	ksft_set_plan(all ? 2 : 1);
+	if (all) {
+		opt.ops = quick ? 15000 : 100000;
+		opt.threads = 4;
+	}
+	if (opt.soak) {
+		opt.threads = opt.threads ? opt.threads : 4;
+		report(soak(), "operations and threads in turn");
 	} else if (opt.replay) {
-		what = "replay";
-		r = replay();
+		report(replay(), "a sequence, replayed");
 	} else {
-		r = run();
+		if (opt.ops)
+			report(run(opt.seconds),
+			       "random operations: every byte, permission and tracking bit as the model has it");
+		if (opt.threads)
+			report(threads_main(opt.seed, opt.threads, opt.seconds ? opt.seconds : quick ? 20 : 60),
+			       "threads of one process: no write lost, none seen elsewhere");
 	}
 	env_restore();
-	printf("%s 1 checker: %s, seed %lu\n", r ? "not ok" : "ok", what, (unsigned long)opt.seed);
-	printf("# Totals: pass:%d fail:%d xfail:0 xpass:0 skip:0 error:0\n", !r, !!r);
-	return r;
+	ksft_finished();
 }

@@ -4,9 +4,6 @@
  * by reference count between all pages that hold the same bytes, as fork makes
  * them; a write takes a buffer of its own.  Copy-on-write with nothing clever.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include "chk.h"
 
 struct shm *S;
@@ -45,6 +42,7 @@ void model_init(void)
 	memset(S->pr, 0, sizeof(S->pr));
 	memset(S->pin, 0, sizeof(S->pin));
 	memset(S->sp, 0, sizeof(S->sp));
+	S->written = 0;
 	for (p = 0; p < NPROC; p++)
 		for (i = 0; i < NPAGES; i++)
 			S->pr[p].pg[i].alt = NOALT;
@@ -166,6 +164,7 @@ void m_write(int p, unsigned int page, uint32_t off, uint32_t len, uint64_t seed
 	struct mpage *m = &S->pr[p].pg[page];
 	uint32_t c;
 
+	S->written++;
 	if (m->sh) {
 		c = c_patched(S->sp[m->sh].c, off, len, seed, style);
 		c_put(S->sp[m->sh].c);

@@ -3,8 +3,6 @@
  * A failing sequence as a C program: straight-line, all processes run the same
  * text, a shared counter says whose turn it is.
  */
-#include <stdio.h>
-#include <string.h>
 #include "chk.h"
 
 static const char head[] =
@@ -139,8 +137,8 @@ static void one(const struct op *o)
 		printf("ring_drop(%u);", o->a);
 		break;
 	case OP_SPLIT:
-		printf("{ char s[99]; sprintf(s, \"%%d,%%p,%%p,%u\", getpid(), A(%u), A(%u)); put(\"/sys/kernel/debug/split_huge_pages\", s); }",
-		       o->v % 9, o->a, o->a + o->n);
+		printf("{ char s[99]; sprintf(s, \"%%d,%%p,%%p,0\", getpid(), A(%u), A(%u)); put(\"/sys/kernel/debug/split_huge_pages\", s); }",
+		       o->a, o->a + o->n);
 		break;
 	default:
 		env_describe(o, env, sizeof(env));

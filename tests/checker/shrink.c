@@ -4,14 +4,9 @@
  * Each try is a process tree of its own; a try that should fail gets three
  * chances, for the kernel's own threads are not part of the sequence.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 #include "chk.h"
+
+#include <time.h>
 
 static struct failure *shared_f;
 

@@ -10,22 +10,12 @@
  * The upper half of the memory is also given to MADV_FREE and MADV_DONTNEED:
  * there zero is right where such a call began after the last store.
  */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 #include "chk.h"
 
-#define TPAGES 1024U
+#include <sched.h>
+#include <time.h>
+
+#define TPAGES NPAGES
 #define TMAX 8U
 #define CHILD (0xc5ULL << 56)
 #define AWAY ((unsigned char *)(ARENA + (64UL << 20)))

@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /* userfaultfd write protection: open, register, protect, next event. */
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/userfaultfd.h>
-#include <sys/ioctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #include "chk.h"
+
+#include <tools/include/uapi/linux/userfaultfd.h>
+#include <sys/syscall.h>
 
 int uffd_open_fd(bool async)
 {
-	struct uffdio_api api = { .api = CHK_UFFD_API };
+	struct uffdio_api api = { .api = UFFD_API };
 	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 
 	if (fd < 0)
 		return -1;
 	api.features = UFFD_FEATURE_PAGEFAULT_FLAG_WP;
 	if (async)
-		api.features |= CHK_UFFD_WP_UNPOPULATED | CHK_UFFD_WP_ASYNC;
+		api.features |= UFFD_FEATURE_WP_UNPOPULATED | UFFD_FEATURE_WP_ASYNC;
 	if (ioctl(fd, UFFDIO_API, &api)) {
 		close(fd);
 		return -1;

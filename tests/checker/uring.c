@@ -3,14 +3,11 @@
  * A pin that lasts: memory registered as an io_uring fixed buffer.  One ring a
  * pin; I/O goes to the scratch file and back, one request at a time.
  */
+#include "chk.h"
+
 #include <linux/io_uring.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <unistd.h>
-#include <errno.h>
-#include "chk.h"
 
 static struct ring {
 	int fd;			/* + 1; 0: unused */

@@ -4,23 +4,14 @@
  * that the command touched with the model, and says what it saw.  The model was
  * brought up to date before the command came.
  */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
+#include "chk.h"
+
 #include <sched.h>
-#include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <unistd.h>
-#include "chk.h"
+#include <tools/include/uapi/linux/fs.h>
 
 static int slot;
 static struct cmd *C;
@@ -28,7 +19,7 @@ static int mem_fd = -1, pagemap_fd = -1, uffd_fd = -1;
 static int pipes[NPIN][2];	/* + 1; 0: unused */
 static sigjmp_buf escape;
 static volatile sig_atomic_t guarded;
-static unsigned char bounce[PINPAGES * PG];
+static unsigned char bounce[PINPAGES * PG] __attribute__((aligned(8)));
 
 static void on_fault(int sig)
 {
@@ -111,12 +102,12 @@ static void compare(int p, unsigned int i, const unsigned char *got, bool writte
 	const unsigned char *want = c_ptr(pg_content(m));
 	uint32_t d;
 
-	if (!memcmp(got, want, PG)) {
+	if (same(got, want)) {
 		if (written && m->alt != NOALT)
 			m_resolve(m, false);
 		return;
 	}
-	if (m->alt != NOALT && !memcmp(got, c_ptr(m->alt), PG)) {
+	if (m->alt != NOALT && same(got, c_ptr(m->alt))) {
 		m_resolve(m, true);
 		return;
 	}
@@ -129,11 +120,17 @@ static void compare(int p, unsigned int i, const unsigned char *got, bool writte
 	     got[d], want[d], m->alt != NOALT ? " or what MADV_FREE left" : "");
 }
 
+/* Where memory is compared between kernels: what nobody wrote may not be there. */
+static bool leave_unread(const struct mpage *m)
+{
+	return S->frugal && !m->sh && m->c == ZEROC;
+}
+
 static void check_page(unsigned int i, bool written)
 {
 	struct mpage *m = &S->pr[slot].pg[i];
 
-	if (!(m->fl & F_MAPPED))
+	if (!(m->fl & F_MAPPED) || leave_unread(m))
 		return;
 	if (m->fl & F_R) {
 		/* a fault here is unexpected, and the model says which page */
@@ -266,6 +263,8 @@ static void do_pv(const struct op *op, bool write)
 		loc = (struct iovec){ bounce, PG };
 		rem = (struct iovec){ ADDR(i), PG };
 		may = m->fl & F_R;
+		if (leave_unread(m))
+			continue;
 		if ((process_vm_readv(pid, &loc, 1, &rem, 1, 0) == (ssize_t)PG) != may)
 			fail(i, "process_vm_readv of process %d page %u %s", op->q, i,
 			     may ? "failed" : "went through");
@@ -383,7 +382,7 @@ static void check_range(unsigned int a, unsigned int n, bool touch)
 			fail(i, "process %d page %u: lost its uffd-wp bit unwritten", slot, i);
 		if ((m->fl & F_SDW) && S->has_softdirty && !(m->fl & F_MERGE) &&
 		    m->alt == NOALT && !m->sh && !(pm[k] & PM_SOFT_DIRTY) &&
-		    present && memcmp(c_ptr(m->c), c_ptr(ZEROC), PG))
+		    present && !same(c_ptr(m->c), c_ptr(ZEROC)))
 			fail(i, "process %d page %u: lost its soft-dirty bit", slot, i);
 		if (touch || present) {
 			check_page(i, false);
@@ -391,7 +390,7 @@ static void check_range(unsigned int a, unsigned int n, bool touch)
 			if (m->c == ZEROC || m->alt == ZEROC)
 				continue;
 			/* pagemap can miss a page on the move: the bytes decide */
-			if (memcmp(c_ptr(m->c), c_ptr(ZEROC), PG)) {
+			if (!same(c_ptr(m->c), c_ptr(ZEROC))) {
 				if (S->unseen++ < 4)
 					dprintf(1, "# process %d page %u: pagemap %#lx, then %#lx, mincore %u\n",
 						slot, i, (unsigned long)pm[k],
@@ -474,7 +473,7 @@ static void do_pin_read(unsigned int k)
 			return;
 		}
 		for (i = 0; i < pin->n; i++)
-			if (memcmp(bounce + i * PG, c_ptr(pin->cur[i]), PG)) {
+			if (!same(bounce + i * PG, c_ptr(pin->cur[i]))) {
 				uint32_t d = first_diff(bounce + i * PG, c_ptr(pin->cur[i]));
 
 				C->failed_off = d;
@@ -494,7 +493,7 @@ static void do_pin_read(unsigned int k)
 	drop_pin(k);
 	for (i = 0; i < pin->n && !pin->overflow; i++) {
 		for (j = 0; j < pin->nver[i]; j++)
-			if (!memcmp(bounce + i * PG, c_ptr(pin->ver[i][j]), PG))
+			if (same(bounce + i * PG, c_ptr(pin->ver[i][j])))
 				break;
 		if (j == pin->nver[i])
 			fail(i, "process %d: page %u of splice %u holds what this process never wrote there",
@@ -529,23 +528,23 @@ static void do_pin_write(unsigned int k)
 
 static void do_scan(const struct op *op)
 {
-	static struct chk_region reg[NPAGES];
+	static struct page_region reg[NPAGES];
 	static uint64_t pm[NPAGES];
 	bool wp = C->arg;
-	struct chk_scan_arg arg = {
-		.size = sizeof(arg), .flags = wp ? CHK_SCAN_WP_MATCHING : 0,
+	struct pm_scan_arg arg = {
+		.size = sizeof(arg), .flags = wp ? PM_SCAN_WP_MATCHING : 0,
 		.start = (unsigned long)ADDR(op->a),
 		.end = (unsigned long)ADDR(op->a + op->n),
 		.vec = (unsigned long)reg, .vec_len = NPAGES,
-		.category_mask = wp ? CHK_IS_WRITTEN : 0,
-		.category_anyof_mask = wp ? 0 : CHK_IS_PRESENT | CHK_IS_SWAPPED,
-		.return_mask = CHK_IS_WRITTEN | CHK_IS_PRESENT | CHK_IS_SWAPPED,
+		.category_mask = wp ? PAGE_IS_WRITTEN : 0,
+		.category_anyof_mask = wp ? 0 : PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+		.return_mask = PAGE_IS_WRITTEN | PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
 	};
 	static unsigned char hit[NPAGES];
 	unsigned int i;
 	int n, j;
 
-	n = ioctl(my_pagemap(), CHK_PAGEMAP_SCAN, &arg);
+	n = ioctl(my_pagemap(), PAGEMAP_SCAN, &arg);
 	if (n < 0) {
 		fail(op->a, "process %d: PAGEMAP_SCAN of %u pages: %m", slot, op->n);
 		return;
@@ -749,6 +748,7 @@ void worker_main(int s)
 		do_cmd();
 		if (!C)		/* the child of a fork: nothing to say yet */
 			continue;
+		C->done = true;
 		x = 1;
 		if (write(done_fd, &x, 8) != 8)
 			_exit(3);
