@@ -7,6 +7,8 @@ checkpatch_wrong() {
 	cat <<-'END'
 	.* FILE_PATH_CHANGES whose section of MAINTAINERS new files belong to is the maintainers' to say
 	include/trace/events/.* PARENTHESIS_ALIGNMENT|OPEN_ENDED_LINE TP_PROTO and its kin are laid out so in every header of tracepoints
+	tools/testing/selftests/.* PREFER_KERNEL_TYPES|VOLATILE|BIT_MACRO|PREFER_DEFINED_ATTRIBUTE_MACRO programs: these are the kernel's, and a volatile access is one that must happen
+	tools/testing/selftests/.* MACRO_WITH_FLOW_CONTROL|EMBEDDED_FUNCTION_NAME a case that fails returns, and its messages are English
 	END
 }
 

@@ -83,14 +83,14 @@ gittree_save() {
 
 	# Files that no patch brings any more go; the rest is written where it differs.
 	series_lines | cut -s -d' ' -f2- | tr -s ' ' '\n' | sed '/^$/d' | while read -r f; do
-		[ -e "$out/new/$f" ] || rm -fv "$k/$f" >&2
+		[ -e "$out/new/$f" ] || [[ $(series_file "$f") != "$k"/* ]] || rm -fv "$k/$f" >&2
 	done
 	for f in "$k"/hooks/*.patch; do
 		[ -e "$out/hooks/${f##*/}" ] || rm -fv "$f" >&2
 	done
 	(cd "$out" && find hooks series -type f) | while read -r f; do gittree_put "$out/$f" "$k/$f"; done
 	[ ! -d "$out/new" ] || (cd "$out/new" && find . -type f -printf '%P\n') |
-		while read -r f; do gittree_put "$out/new/$f" "$k/$f"; done
+		while read -r f; do gittree_put "$out/new/$f" "$(series_file "$f")"; done
 	git -C "$gittree" tag -f saved >/dev/null
 }
 

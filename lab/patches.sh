@@ -20,6 +20,15 @@ series_lines() {
 	sed 's/#.*//; /^[[:space:]]*$/d' "$WF_TOP/kernel/series"
 }
 
+# Where the repository has the new file $1 of the series: kernel/ is laid out as the tree
+# is, but the selftests are the programs of tests/.
+series_file() {
+	case $1 in
+	tools/testing/selftests/mm/thp_batch/*.[ch]) printf '%s\n' "$WF_TOP/tests/${1##*/}" ;;
+	*) printf '%s\n' "$WF_TOP/kernel/$1" ;;
+	esac
+}
+
 # What patch $1 of ours changes in existing files, if anything.
 hook_diff() {
 	sed '1,/^---$/d' "$WF_TOP/kernel/hooks/$1.patch"
@@ -78,7 +87,7 @@ series_apply() {
 			[ -f "$WF_TOP/kernel/hooks/$name.patch" ] || die "kernel/series names $name, but there is no kernel/hooks/$name.patch"
 			for f in $files; do
 				mkdir -p "$1/$(dirname "$f")"
-				cp "$WF_TOP/kernel/$f" "$1/$f" || die "kernel/series: $name brings $f, which is not there"
+				cp "$(series_file "$f")" "$1/$f" || die "kernel/series: $name brings $f, which is not there"
 			done
 			hook_diff "$name" >"$1/.wf-diff"
 			if [ -s "$1/.wf-diff" ]; then

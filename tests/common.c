@@ -297,7 +297,7 @@ static void say_bad(const char *addr, unsigned int page, unsigned int gen)
 	for (unsigned int g = 0; g < 32; g++)
 		for (unsigned int p = 0; p < 4096; p++)
 			if (found == stamp(p, g)) {
-				ksft_print_msg("page %u: expected generation %u, found page %u of generation %u\n",
+				ksft_print_msg("page %u: generation %u, found page %u of %u\n",
 					       page, gen, p, g);
 				return;
 			}
@@ -574,11 +574,14 @@ bool reuse_faults_fit(const char *mode, int fpages, int folios, long faults)
 	long pages = (long)fpages * folios, lo, hi;
 
 	if (fpages == 1 || !mode || !strcmp(mode, "never")) {
-		lo = hi = pages;
+		lo = pages;
+		hi = lo;
 	} else if (!strcmp(mode, "block")) {
-		lo = hi = fpages < 16 ? folios : pages / 16;
+		lo = fpages < 16 ? folios : pages / 16;
+		hi = lo;
 	} else if (!strcmp(mode, "whole")) {
-		lo = hi = folios;
+		lo = folios;
+		hi = lo;
 	} else {
 		/* Adaptive: at most half of what blocks take, if large enough. */
 		lo = 1;
@@ -653,7 +656,7 @@ static int spliced_bad(int fd, unsigned int page, int n, unsigned int gen)
 	return stamp_bad(buf, page, n, gen);
 }
 
-static void __attribute__((noreturn)) peer_loop(int in, int out)
+static void __noreturn peer_loop(int in, int out)
 {
 	int pipefd[2] = { -1, -1 };
 	struct order o;
@@ -998,8 +1001,8 @@ static int find_modes(const char *knob, const char *modes[], const char **dflt)
 	knob_path(path, sizeof(path), knob);
 	if (file_read(path, buf, sizeof(buf)) < 0)
 		return 1;
-	for (w = strtok_r(buf, " \n", &save); w && n < MAX_MODES;
-	     w = strtok_r(NULL, " \n", &save)) {
+	for (w = strtok_r(buf, "\n ", &save); w && n < MAX_MODES;
+	     w = strtok_r(NULL, "\n ", &save)) {
 		if (*w == '[') {
 			w[strlen(w) - 1] = 0;
 			*dflt = ++w;
@@ -1066,7 +1069,7 @@ static void run_case(const struct test_case *c, const struct layout *l,
 		ksft_test_result(status == KSFT_PASS, "%s\n", name);
 }
 
-static void __attribute__((noreturn)) skip_all(const char *why)
+static void __noreturn skip_all(const char *why)
 {
 	printf("1..0 # SKIP %s\n", why);
 	exit(KSFT_PASS);
@@ -1102,10 +1105,16 @@ void run_cases(const struct test_case *cases, int nr, const char *knob)
 		ksft_print_msg("kernel has no %s%s: cases run once, as stock\n",
 			       THP_DIR, knob);
 
-	for (int i = 0; i < nr_layouts; i++)
-		for (int c = 0; c < nr; c++)
-			if (cases[c].on & layouts[i].on)
-				plan += once(&cases[c], &layouts[i]) ? 1 : nr_modes;
+	for (int i = 0; i < nr_layouts; i++) {
+		for (int c = 0; c < nr; c++) {
+			if (!(cases[c].on & layouts[i].on))
+				continue;
+			if (once(&cases[c], &layouts[i]))
+				plan++;
+			else
+				plan += nr_modes;
+		}
+	}
 	ksft_set_plan(plan);
 
 	/* Nothing may collapse or scan behind the back of a case. */

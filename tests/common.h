@@ -129,7 +129,7 @@ int time_factor(void);
 bool quick(void);
 
 /* Why the case skips; give it to skip(), which returns KSFT_SKIP. */
-__attribute__((format(printf, 1, 2))) int skip(const char *fmt, ...);
+__printf(1, 2) int skip(const char *fmt, ...);
 
 /* Say what went wrong and where, then give the case up. */
 #define FAIL_IF(cond, fmt, ...) do {					\

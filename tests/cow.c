@@ -364,12 +364,15 @@ static int waste_bait(const struct layout *l, const char *mode)
 	memset(wrote, 0, sizeof(wrote));
 	pfns(old, r.mem, r.pages);
 	NEED(peer_fork(&p));
-	for (int i = 0; i < 8; i++)
-		wrote[i] = r.mem[i * PAGE] = 1;
+	for (int i = 0; i < 8; i++) {
+		r.mem[i * PAGE] = 1;
+		wrote[i] = 1;
+	}
 	for (int i = 8; i < r.pages && stores < 40; i++) {
 		if (pm_pfn(r.mem + i * PAGE) != old[i])
 			continue;
-		wrote[i] = r.mem[i * PAGE] = 1;
+		r.mem[i * PAGE] = 1;
+		wrote[i] = 1;
 		stores++;
 	}
 	return bound_check(&r, old, wrote, "bait");
@@ -686,8 +689,9 @@ static int uffd_wp(const struct layout *l, const char *mode)
 	if (fd < 0 || ioctl(fd, UFFDIO_API, &api))
 		return skip("no asynchronous userfaultfd-wp");
 	NEED(peer_fork(&p));
-	reg.range.start = wp.range.start = (unsigned long)r.mem;
-	reg.range.len = wp.range.len = r.size;
+	reg.range.start = (unsigned long)r.mem;
+	reg.range.len = r.size;
+	wp.range = reg.range;
 	SYS(ioctl(fd, UFFDIO_REGISTER, &reg));
 	SYS(ioctl(fd, UFFDIO_WRITEPROTECT, &wp));
 	for (int i = 0; i < n; i++)

@@ -44,7 +44,7 @@ static int parts_of(int pages, struct part *parts)
 		{ 0, pages - 1 },
 		{ pages / 2 + 1, pages / 4 },
 	};
-	int n = sizeof(all) / sizeof(all[0]);
+	int n = ARRAY_SIZE(all);
 
 	memcpy(parts, all, sizeof(all));
 	/* Emulation is slow, and there is nothing else about the largest. */
@@ -987,5 +987,5 @@ static const struct test_case cases[] = {
 
 int main(void)
 {
-	run_cases(cases, sizeof(cases) / sizeof(cases[0]), KNOB);
+	run_cases(cases, ARRAY_SIZE(cases), KNOB);
 }

@@ -224,7 +224,7 @@ static int anon_ops(struct area *a, int uffd, unsigned int ops, bool swap)
 				ioctl(uffd, UFFDIO_WRITEPROTECT, &wp);
 				break;
 			}
-			/* fallthrough */
+			__attribute__((fallthrough));
 		default:
 			mprotect(at, nr * PAGE, PROT_READ | PROT_WRITE);
 			if (uffd >= 0) {
@@ -846,7 +846,8 @@ static int file_hugetlb(const struct layout *l, const char *mode)
 	w = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (w == MAP_FAILED)
 		return skip("no huge pages");
-	w[MB2 + 5] = w[3 * MB2 + 5] = 1;
+	w[MB2 + 5] = 1;
+	w[3 * MB2 + 5] = 1;
 	model_set(&a, 512, 512, 1);
 	model_set(&a, 3 * 512, 512, 1);
 	a.mem = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, fd, 0);
@@ -925,7 +926,8 @@ static int arguments(const struct layout *l, const char *mode)
 	unsigned char vec[16];
 
 	FAIL_IF(mem == MAP_FAILED, "mmap");
-	mem[0] = mem[3 * PAGE] = 1;
+	mem[0] = 1;
+	mem[3 * PAGE] = 1;
 	for (int on = 0; on < 2; on++) {
 		set_batch(on);
 		FAIL_IF(mincore(mem + 1, PAGE, vec) != -1 || errno != EINVAL, "unaligned");
@@ -933,7 +935,8 @@ static int arguments(const struct layout *l, const char *mode)
 		FAIL_IF(mincore(mem, 0, vec), "empty range");
 		memset(vec, 7, sizeof(vec));
 		FAIL_IF(mincore(mem, 3 * PAGE + 1, vec), "length is rounded up");
-		FAIL_IF(vec[0] != 1 || vec[1] || vec[2] || vec[3] != 1 || vec[4] != 7, "rounded up");
+		FAIL_IF(vec[0] != 1 || vec[1] || vec[2] || vec[3] != 1 || vec[4] != 7,
+			"rounded up");
 		munmap(mem + 6 * PAGE, PAGE);
 		FAIL_IF(mincore(mem, 8 * PAGE, vec) != -1 || errno != ENOMEM, "hole");
 	}

@@ -235,7 +235,7 @@ static int tracepoint(const struct layout *l, const char *mode)
 		if (!strstr(line, want) || !p)
 			continue;
 		found++;
-		sscanf(p, "order=%d start=0x%*x nr=%d", &order, &nr);
+		FAIL_IF(sscanf(p, "order=%d start=0x%*x nr=%d", &order, &nr) != 2, "%s", line);
 		FAIL_IF((PAGE << order) != r.folio || nr < 1 || nr > r.fpages ||
 			!strstr(line, "reused"), "%s", line);
 		FAIL_IF(!strcmp(mode, "whole") && nr != r.fpages, "%s", line);
