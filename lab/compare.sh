@@ -19,6 +19,9 @@ usage() {
 	  --memory SIZE   memory of the largest write experiment (256M, quick 64M)
 	  --modes         once more for each mode of the kernel's switches, side by side
 	  --json FILE     where to write the results (build/compare.json)
+	  --html DIR      make a page of the results, and of those of ./wf workload that lie
+	                  in build/: tables and plots in one file, DIR/index.html
+	  --from FILE     measure nothing; make the page of these results (several times)
 
 	WF_VM_MEMORY (MiB) is the memory of each virtual machine, WF_TIMEOUT (seconds) how
 	long one may take, WF_STALL how long it may say nothing.
@@ -26,6 +29,7 @@ usage() {
 }
 
 quick= only= accel=auto series=ours series_tree=$WF_BUILD/tree memory= modes=
+html= from=()
 json=$WF_BUILD/compare.json
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -38,6 +42,8 @@ while [ $# -gt 0 ]; do
 	--tree) value "$@" && series_tree=$REPLY && shift ;;
 	--memory) value "$@" && memory=$REPLY && shift ;;
 	--json) value "$@" && json=$REPLY && shift ;;
+	--html) value "$@" && html=$REPLY && shift ;;
+	--from) value "$@" && from+=("$REPLY") && shift ;;
 	*) bad_use "no such option: $1" ;;
 	esac
 	shift
@@ -60,7 +66,24 @@ done
 [[ $memory =~ ^([0-9]+[KkMmGg]?)?$ ]] || bad_use "--memory: \"$memory\" is not a size such as 64M"
 [ -d "$(dirname "$json")" ] || [ "$json" = "$WF_BUILD/compare.json" ] || bad_use "--json: no such directory: $(dirname "$json")"
 accel_resolve measure
+[ ${#from[@]} = 0 ] || [ -n "$html" ] || bad_use "--from is for --html"
+for f in "${from[@]}"; do [ -f "$f" ] || bad_use "--from: no such file: $f"; done
 
+# Make $html/index.html of results.
+html_write() {
+	mkdir -p "$html" || die "cannot write to $html"
+	program_report
+	step "Drawing the plots" "$WF_LOG/html.log" : "$WF_BUILD/html" --out "$html" "$@" ||
+		die "no page: $(why "$WF_LOG/html.log") (log: $(short "$WF_LOG/html.log"))"
+	say "Page: $(short "$html/index.html")"
+}
+
+[ -z "$html" ] || needs_install gcc libc6-dev libjansson-dev gnuplot-nox
+if [ ${#from[@]} -gt 0 ]; then
+	mkdir -p "$WF_BUILD"
+	html_write "${from[@]}"
+	exit 0
+fi
 needs_install
 what=$series
 series_find "$series"
@@ -125,4 +148,9 @@ rc=0
 	--set config_sha256="$(sha256 "$tree/.config")" "${results[@]}" || rc=$?
 say ""
 say "Results: $(short "$json")"
+if [ -n "$html" ]; then
+	more=()
+	for f in "$WF_BUILD"/workload-*.json; do [ ! -f "$f" ] || more+=("$f"); done
+	html_write "$json" "${more[@]}"
+fi
 exit $rc

@@ -12,11 +12,18 @@ program_tests() {
 	program_make tests tests KSRC="$1"
 }
 
-# The report merger, built when its source is newer.
+# What becomes of results, a table and a page, built when a source is newer.
 program_report() {
-	[ "$WF_BUILD/report" -nt "$WF_TOP/lab/report.c" ] && return
-	gcc -D_GNU_SOURCE -O2 -o "$WF_BUILD/report.tmp" "$WF_TOP/lab/report.c" -ljansson -lm &&
-		mv "$WF_BUILD/report.tmp" "$WF_BUILD/report" || die "lab/report.c does not compile"
+	local p f
+
+	for p in report html; do
+		for f in "$WF_TOP/lab/$p.c" "$WF_TOP"/lab/rows.[ch]; do
+			[ "$WF_BUILD/$p" -nt "$f" ] || break
+		done
+		[ ! "$WF_BUILD/$p" -nt "$f" ] || continue
+		gcc -D_GNU_SOURCE -O2 -o "$WF_BUILD/$p.tmp" "$WF_TOP/lab/$p.c" "$WF_TOP/lab/rows.c" -ljansson -lm &&
+			mv "$WF_BUILD/$p.tmp" "$WF_BUILD/$p" || die "lab/$p.c does not compile"
+	done
 }
 
 # program_make DIRECTORY OUT [VARIABLE…]

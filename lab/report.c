@@ -17,46 +17,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <jansson.h>
-
-#define LOSES	1.01	/* a ratio worse than this is marked */
+#include "rows.h"
 
 static bool colour;
-
-static const char *str(const json_t *o, const char *key)
-{
-	const char *s = json_string_value(json_object_get(o, key));
-
-	return s ? s : "";
-}
-
-static double num(const json_t *o, const char *key)
-{
-	json_t *v = json_object_get(o, key);
-
-	return json_is_number(v) ? json_number_value(v) : NAN;
-}
-
-static int folio(const json_t *o)
-{
-	return (int)json_integer_value(json_object_get(o, "folio_kb"));
-}
-
-static bool same_case(const json_t *a, const json_t *b)
-{
-	return !strcmp(str(a, "experiment"), str(b, "experiment")) &&
-	       !strcmp(str(a, "case"), str(b, "case")) && folio(a) == folio(b);
-}
 
 static bool same_row(const json_t *a, const json_t *b)
 {
 	return same_case(a, b) && !strcmp(str(a, "metric"), str(b, "metric")) &&
 	       !strcmp(str(a, "mode"), str(b, "mode"));
-}
-
-static bool starts(const char *s, const char *with)
-{
-	return !strncmp(s, with, strlen(with));
 }
 
 /* Find the row for the same figure in another list, or NULL. */
@@ -79,16 +47,6 @@ static json_t *metric_name(const char *name, const char *accel)
 	if (!at || !strcmp(accel, "icount"))
 		return json_string(name);
 	return json_sprintf("%.*sns%s", (int)(at - name), name, at + strlen("insns"));
-}
-
-/* More is better for a share of memory in large folios, less for all else. */
-static bool loses(const json_t *row)
-{
-	double stock = num(row, "stock"), ours = num(row, "wholefolio");
-
-	if (strstr(str(row, "metric"), "share"))
-		return ours * LOSES < stock;
-	return ours > stock * LOSES;
 }
 
 /*
@@ -187,17 +145,7 @@ static void put_count(double v, int width)
 {
 	char text[32];
 
-	if (isnan(v))
-		snprintf(text, sizeof(text), "-");
-	else if (v >= 1e10)
-		snprintf(text, sizeof(text), "%.2f G", v / 1e9);
-	else if (v >= 1e6)
-		snprintf(text, sizeof(text), "%.2f M", v / 1e6);
-	else if (v >= 1000 || v == floor(v))
-		snprintf(text, sizeof(text), "%.0f", v);
-	else
-		snprintf(text, sizeof(text), "%.*f", v < 1 ? 3 : 1, v);
-	printf(" %*s", width, text);
+	printf(" %*s", width, count_text(text, sizeof(text), v));
 }
 
 static void put_ratio(const json_t *row, int width)
@@ -219,58 +167,9 @@ static void put_ratio(const json_t *row, int width)
 
 static void put_folio(int kb)
 {
-	if (kb >= 1024)
-		printf(" %3d MiB", kb / 1024);
-	else
-		printf(" %3d KiB", kb);
-}
+	char text[32];
 
-static json_t *metric_of(const json_t *rows, const json_t *like, const char *metric)
-{
-	json_t *r;
-	size_t i;
-
-	json_array_foreach(rows, i, r)
-		if (same_case(r, like) && !strcmp(str(r, "metric"), metric))
-			return r;
-	return NULL;
-}
-
-static const char *const leading[] = {
-	"insns", "insns_per_page", "ns", "ns_per_page", "insns_per_call", "ns_per_call",
-};
-
-/* The figure that says what a case costs. */
-static json_t *main_row(const json_t *rows, const json_t *like)
-{
-	json_t *r;
-
-	for (size_t i = 0; i < sizeof(leading) / sizeof(leading[0]); i++) {
-		r = metric_of(rows, like, leading[i]);
-		if (r)
-			return r;
-	}
-	return NULL;
-}
-
-static bool first_of_case(const json_t *rows, size_t at)
-{
-	const json_t *row = json_array_get(rows, at);
-
-	for (size_t i = 0; i < at; i++)
-		if (same_case(json_array_get(rows, i), row))
-			return false;
-	return true;
-}
-
-static bool first_of_experiment(const json_t *rows, size_t at)
-{
-	const char *name = str(json_array_get(rows, at), "experiment");
-
-	for (size_t i = 0; i < at; i++)
-		if (!strcmp(str(json_array_get(rows, i), "experiment"), name))
-			return false;
-	return true;
+	printf(" %7s", folio_text(text, sizeof(text), kb));
 }
 
 static bool has_faults(const json_t *rows, const char *experiment)
@@ -468,19 +367,6 @@ static void print_all(const struct merged *m, const json_t *out)
 
 /* ---- */
 
-static json_t *load(const char *path)
-{
-	json_error_t e;
-	json_t *j = json_load_file(path, 0, &e);
-
-	if (!j || !json_is_array(json_object_get(j, "rows"))) {
-		fprintf(stderr, "wf: %s is not a complete result: %s\n", path,
-			j ? "no rows" : e.text);
-		exit(1);
-	}
-	return j;
-}
-
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -510,11 +396,11 @@ int main(int argc, char **argv)
 	if (!path || (argc - optind != 2 && argc - optind != 4))
 		return 2;
 	json_object_set_new(out, "accel", json_string(accel));
-	stock = load(argv[optind]);
-	ours = load(argv[optind + 1]);
+	stock = rows_load(argv[optind]);
+	ours = rows_load(argv[optind + 1]);
 	merge(&m, stock, ours, accel, false, argc - optind == 4);
 	if (argc - optind == 4)
-		merge(&m, load(argv[optind + 2]), load(argv[optind + 3]), "tcg", true, false);
+		merge(&m, rows_load(argv[optind + 2]), rows_load(argv[optind + 3]), "tcg", true, false);
 	json_object_set(out, "kernel", json_object_get(ours, "kernel"));
 	json_object_set(out, "repeats", json_object_get(ours, "repeats"));
 	json_object_set(out, "rows", m.rows);
@@ -522,7 +408,7 @@ int main(int argc, char **argv)
 	json_object_set(out, "skipped", m.skipped);
 	json_object_set(out, "failed", m.failed);
 
-	colour = isatty(1);
+	colour = isatty(1) && !getenv("NO_COLOR");
 	print_all(&m, out);
 
 	if (asprintf(&tmp, "%s.tmp", path) < 0 ||
