@@ -125,7 +125,8 @@ series_reject() {
 }
 
 # In $stage, a scratch git tree of only the files that $series touches: stock as the
-# first commit, tagged "stock", then the series. The stock files are taken from the tree $1.
+# first commit, tagged "stock", then the series, then the patch $mutant, if one is set. The
+# stock files are taken from the tree $1.
 series_stage() {
 	scratch_in "$WF_BUILD"
 	stage=$scratch
@@ -135,4 +136,7 @@ series_stage() {
 	wf_git -C "$stage" commit -q --allow-empty -m "Linux $source_version"
 	git -C "$stage" tag stock
 	series_apply "$stage"
+	[ -z "${mutant-}" ] || git -C "$stage" apply "$mutant" 2>/dev/null ||
+		die "$(short "$mutant") does not apply to the patched kernel"
+	[ -z "${mutant-}" ] || wf_git -C "$stage" commit -qam "${mutant##*/}"
 }

@@ -7,10 +7,11 @@ usage() {
 	Usage: ./wf test [options] [NAME…]
 
 	Runs what is tested: the lab itself (lab/…), the patches (kernel/…), the policies in
-	user space, fuzzed for $WF_FUZZ_SECONDS each (policy/…), the programs of tests/ on stock and on ours in a virtual machine (stock/…, ours/…), the kernel's
-	unit tests of ours (ours/kunit) and some of the kernel's own mm selftests, which
-	must pass on ours wherever they pass on stock (kselftest/…). NAME is one of --list,
-	or a pattern such as 'ours/*'.
+	user space, fuzzed for $WF_FUZZ_SECONDS each (policy/…), the programs of tests/ on
+	stock and on ours in a virtual machine (stock/…, ours/…), the kernel's unit tests of
+	ours (ours/kunit), random operations compared between the two (both/digest) and some
+	of the kernel's own mm selftests, which must pass on ours wherever they pass on stock
+	(kselftest/…). NAME is one of --list, or a pattern such as 'ours/*'.
 
 	  --quick     shorter forms of what has one
 	  --selftests all of the kernel's own mm selftests, and nothing else
@@ -18,10 +19,17 @@ usage() {
 	              with several CPUs; any report of the kernel fails the run
 	  --accel A   tcg (also "auto"), icount or kvm
 	  --list      print the names
+
+	Longer, and alone:
+	  --soak H    the random-operation checker for H hours; goes on where the last ended
+	  --mutants   the checker on kernels that each lack one guard (tests/mutants): it has
+	              to find all of them. A NAME is MUTANT or MUTANT:PROGRAM then, or a
+	              pattern; programs that have to fail on a mutant are known by its patch
+	  --cpus N    of the virtual machine for these (2; --soak --debug 4)
 	END
 }
 
-quick= debug= selftests= list= accel=auto names=()
+quick= debug= selftests= list= soak= mutants= cpus= accel=auto names=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	-h | --help) usage && exit 0 ;;
@@ -30,6 +38,9 @@ while [ $# -gt 0 ]; do
 	--selftests) selftests=1 ;;
 	--list) list=1 ;;
 	--accel) value "$@" && accel=$REPLY && shift ;;
+	--soak) value "$@" && soak=$REPLY && shift ;;
+	--mutants) mutants=1 ;;
+	--cpus) value "$@" && cpus=$REPLY && shift ;;
 	-*) bad_use "no such option: $1" ;;
 	*) names+=("$1") ;;
 	esac
@@ -51,9 +62,20 @@ WF_TIMEOUT=${WF_TIMEOUT:-$((7200 * (1 + time_factor / 4)))}
 . "$WF_TOP/lab/programs.sh"
 . "$WF_TOP/lab/kselftest.sh"
 . "$WF_TOP/lab/checkpatch.sh"
+. "$WF_TOP/lab/digest.sh"
 
 accel_resolve test
 [ -n "$list" ] || needs_install
+
+if [ -n "$soak" ]; then
+	. "$WF_TOP/lab/soak.sh"
+	if [ -n "$debug" ]; then soak "$soak" debug "${cpus:-4}"; else soak "$soak" lab "${cpus:-2}"; fi
+	exit 0
+elif [ -n "$mutants" ]; then
+	. "$WF_TOP/lab/mutants.sh"
+	mutants "${names[@]}"
+	exit
+fi
 
 # ---- which tests ---------------------------------------------------------------
 
@@ -68,7 +90,7 @@ elif [ -n "$debug" ]; then
 else
 	mapfile -t all < <(sed -n 's/^t_\([a-z_]*\)() {.*/lab\/\1/p' "$WF_TOP/lab/selftest.sh")
 	mapfile -t some < <(make -s -C "$WF_TOP/tests/policy" list)
-	all+=(kernel/checkpatch "${some[@]/#/policy/}" "${programs[@]/#/stock/}" "${programs[@]/#/ours/}" ours/kunit)
+	all+=(kernel/checkpatch "${some[@]/#/policy/}" "${programs[@]/#/stock/}" "${programs[@]/#/ours/}" ours/kunit both/digest)
 	mapfile -t some < <(kselftest_list q)
 	all+=("${some[@]/#/kselftest/}")
 fi
@@ -296,6 +318,7 @@ while read -r t; do
 	[ -z "$t" ] || run_policy_test "$t"
 done < <(wanted_of policy)
 run_programs
+[[ " ${wanted[*]} " != *" both/digest "* ]] || run_digest
 
 say "Took $(since $started)"
 printf '%d passed, %d failed, %d skipped\n' $passed $failed $skipped

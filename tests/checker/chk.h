@@ -86,6 +86,7 @@ void op_print(char *buf, size_t len, const struct op *op);
 int op_parse(const char *line, struct op *op);
 void op_gen(struct rng *r, struct op *op);
 void op_gen_start(uint64_t seed);
+void op_begin(struct op *op, unsigned int step);
 
 extern const int madv_list[];
 extern const char *const madv_name[];
@@ -100,6 +101,7 @@ enum {
 	F_UWRITTEN = 512,	/* written since the last uffd-wp */
 	F_SDW = 1024,		/* written since soft-dirty was cleared */
 	F_MERGE = 2048,
+	F_SINCE = 4096,		/* written since its process was in a fork */
 	F_VMA = F_MAPPED | F_R | F_W | F_SHARED | F_LOCKED | F_WIPE |
 		F_DONTFORK | F_UFFD,
 };
@@ -131,7 +133,7 @@ struct cmd {
 	bool fail;
 	volatile bool done;	/* the last thing that a process sets */
 	char msg[240];
-	uint64_t h_perm, h_mincore;
+	uint64_t h_perm, h_mincore, resident;
 };
 
 struct mproc {
@@ -149,7 +151,6 @@ struct shm {
 	struct mpin pin[NPIN];
 	uint32_t ref[NCONTENT];
 	uint32_t cfree[NCONTENT], ncfree;
-	unsigned long written;	/* pages, each time one was */
 	unsigned long unseen;	/* pages that pagemap said were none and were not */
 	bool has_softdirty, has_scan, has_uffd, has_uffd_async, has_uring;
 	bool has_force;		/* /proc/self/mem goes past permissions */
@@ -206,6 +207,7 @@ void m_pin_set(int k, int p, unsigned int a, unsigned int n, bool ring);
 void m_pin_drop(int k);
 void bytes_make(unsigned char *dst, uint32_t off, uint32_t len, uint64_t seed, int style);
 uint64_t m_hash(int p);
+unsigned int m_written(void);
 
 /* --------------------------------------------------------------- executor */
 

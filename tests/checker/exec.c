@@ -83,7 +83,7 @@ static int died(int p, int status)
 
 	forget(p);
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && kills > seen) {
-		seen = kills;
+		seen++;		/* it may take several before the first is noticed */
 		stat_oom++;
 		return 0;
 	}
@@ -728,11 +728,10 @@ static void digest_line(unsigned int step, const struct op *o)
 	if (!S->pr[p].alive || command(p, &all, 2))
 		return;
 	n = snprintf(line, sizeof(line),
-		     "digest %lu %u %s p=%d bytes=%016lx perm=%016lx mincore=%016lx written=%lu memory=%lu\n",
+		     "digest %lu %u %s p=%d bytes=%016lx perm=%016lx mincore=%016lx resident=%lu written=%u memory=%ld\n",
 		     (unsigned long)seed_now, step, op_info[o->t].name, p, (unsigned long)m_hash(p),
-		     (unsigned long)S->pr[p].cmd.h_perm,
-		     (unsigned long)S->pr[p].cmd.h_mincore,
-		     S->written * PG >> 10, (unsigned long)env_memory() >> 10);
+		     (unsigned long)S->pr[p].cmd.h_perm, (unsigned long)S->pr[p].cmd.h_mincore,
+		     (unsigned long)S->pr[p].cmd.resident, m_written() * 4, env_memory() >> 10);
 	if (write(opt_digest_fd, line, (size_t)n) != n)
 		opt_digest_fd = -1;
 }
@@ -783,14 +782,7 @@ int episode(struct op *ops, unsigned int n, uint64_t seed, bool generate,
 
 		if (generate) {
 			op_gen(&r, &ops[step]);
-			/* an episode begins with memory to work on */
-			if (step < NPAGES / 512) {
-				ops[step] = (struct op){ .t = OP_MAP, .n = 512, .v = 3,
-					.a = (uint16_t)(step * 512) };
-			} else if (step < 5) {
-				ops[step].t = OP_THP;
-				ops[step].p = 0;
-			}
+			op_begin(&ops[step], step);
 		}
 		o = ops[step];
 		f->step = step;

@@ -178,7 +178,9 @@ static int run_job(unsigned int job, time_t end, uint64_t last)
 			n = (unsigned int)(opt.ops % opt.episode);
 		t->seed = seed;
 		if (episode(ops, n, seed, true, &f)) {
-			J->stop = 1;
+			/* one is enough, and wants to be alone to be shrunk */
+			if (__atomic_exchange_n(&J->stop, 1, __ATOMIC_SEQ_CST))
+				return 1;
 			return found(ops, n, seed, &f);
 		}
 		t->seed = 0;

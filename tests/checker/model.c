@@ -42,7 +42,6 @@ void model_init(void)
 	memset(S->pr, 0, sizeof(S->pr));
 	memset(S->pin, 0, sizeof(S->pin));
 	memset(S->sp, 0, sizeof(S->sp));
-	S->written = 0;
 	for (p = 0; p < NPROC; p++)
 		for (i = 0; i < NPAGES; i++)
 			S->pr[p].pg[i].alt = NOALT;
@@ -62,7 +61,7 @@ static void m_lose_content(struct mpage *m)
 	m->c = ZEROC;
 	m->alt = NOALT;
 	m->pin = 0;
-	m->fl &= (uint16_t)~(F_WPEXP | F_UWRITTEN | F_SDW);
+	m->fl &= (uint16_t)~(F_WPEXP | F_UWRITTEN | F_SDW | F_SINCE);
 }
 
 void m_clear(struct mpage *m)
@@ -164,7 +163,6 @@ void m_write(int p, unsigned int page, uint32_t off, uint32_t len, uint64_t seed
 	struct mpage *m = &S->pr[p].pg[page];
 	uint32_t c;
 
-	S->written++;
 	if (m->sh) {
 		c = c_patched(S->sp[m->sh].c, off, len, seed, style);
 		c_put(S->sp[m->sh].c);
@@ -183,7 +181,7 @@ void m_write(int p, unsigned int page, uint32_t off, uint32_t len, uint64_t seed
 		c_put(m->alt);
 		m->alt = alt;
 	}
-	m->fl |= F_SDW;
+	m->fl |= F_SDW | F_SINCE;
 	if (m->fl & F_UFFD)
 		m->fl |= F_UWRITTEN;
 	pin_note(m);
@@ -221,9 +219,10 @@ void m_fork(int p, int q)
 	unsigned int i;
 
 	for (i = 0; i < NPAGES; i++) {
-		const struct mpage *f = &S->pr[p].pg[i];
+		struct mpage *f = &S->pr[p].pg[i];
 		struct mpage *m = &S->pr[q].pg[i];
 
+		f->fl &= (uint16_t)~F_SINCE;
 		m_clear(m);
 		if (!(f->fl & F_MAPPED) || (f->fl & F_DONTFORK))
 			continue;
@@ -347,4 +346,15 @@ uint64_t m_hash(int p)
 			h = (h ^ w[j] ^ i) * 0x100000001b3ULL;
 	}
 	return h;
+}
+
+/* Pages that were written since their process was in a fork. */
+unsigned int m_written(void)
+{
+	unsigned int p, i, n = 0;
+
+	for (p = 0; p < NPROC; p++)
+		for (i = 0; i < NPAGES; i++)
+			n += !!(S->pr[p].pg[i].fl & F_SINCE);
+	return n;
 }

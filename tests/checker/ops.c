@@ -223,6 +223,9 @@ static const char *const recipes[] = {
 	"mwoxC", "mwFvxyKC", "mwlFxyoKC", "mwDFdpxyPC", "mwrFERxC", "mwFEsSxC",
 	"mwpFyxPC", "mwFpxPyKiPC", "mwcFxyC", "mwlxlxoC", "mwFlExoC", "mwDFdkxyPC",
 	"mwzFxyKC", "mwozxC", "mwFoEwC", "mwOFxyKC", "mwFyyxxKC", "mwvFExC",
+	"mwloC", "mwlLoC", "mhwxC", "mhxwKC",
+	/* a pin of what another page's fault made writable; a page in a pipe only */
+	"mwFEwpFxPC", "mwFExpFwPKC", "mwFEwkFnyP", "mwkFnyPK", "mwkFnywPK",
 	/* exclusive and write-protected pages beside shared ones */
 	"mwcABDFdxwKC", "mwcABDFdxABKC", "mwcABDFdxxKC", "mwcABDFdkxwPKC",
 	/* a page of another folio in between, the rest is the parent's again */
@@ -456,6 +459,21 @@ void op_gen(struct rng *r, struct op *op)
 	case OP_CHECK:
 		op->n = (uint16_t)(op->n < 64 && op->a + 64U <= NPAGES ? 64 : op->n);
 		break;
+	}
+}
+
+/* An episode begins with memory to work on, folio sizes and switches of its own. */
+void op_begin(struct op *op, unsigned int step)
+{
+	if (step < NPAGES / 512) {
+		*op = (struct op){ .t = OP_MAP, .n = 512, .v = 3, .a = (uint16_t)(step * 512) };
+	} else if (step < 6) {
+		op->t = OP_THP;
+		op->p = 0;
+	} else if (step < 8) {	/* the first two: wp_reuse and wp_copy */
+		op->t = OP_KNOB;
+		op->p = 0;
+		op->v = op->v / 5 * 5 + step - 6;
 	}
 }
 

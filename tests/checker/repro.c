@@ -7,13 +7,16 @@
 
 static const char head[] =
 "// SPDX-License-Identifier: GPL-2.0\n"
-"// gcc -O2 -static repro.c (with uring.c and uffd.c of tests/checker where ring_* or uffd_* appear)\n"
+"// gcc -O2 -static -o repro repro.c; where ring_* or uffd_* appear, uring.c and uffd.c of tests/checker\n"
+"// as well, with the include directories of tests/Makefile\n"
 "#define _GNU_SOURCE\n"
 "#include <errno.h>\n#include <fcntl.h>\n#include <sched.h>\n#include <setjmp.h>\n#include <signal.h>\n"
 "#include <stdio.h>\n#include <stdint.h>\n#include <string.h>\n#include <sys/mman.h>\n#include <sys/syscall.h>\n"
 "#include <sys/uio.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\n"
 "#define PG 4096UL\n#define A(p) ((unsigned char *)(0x100000000000UL + (p) * PG))\n"
 "static volatile int *turn, *pids;\nstatic int me, step;\nstatic sigjmp_buf out;\nint scratch_fd;\n"
+"int ring_pin(int, unsigned, unsigned), ring_io(int, int, unsigned); void ring_drop(int);\n"
+"int uffd_open_fd(int), uffd_reg(int, unsigned, unsigned, int), uffd_wp(int, unsigned, unsigned, int);\n"
 "static void segv(int s) { (void)s; siglongjmp(out, 1); }\n"
 "/* process p does this step, the others wait until it is done */\n"
 "#define P(p) for (int once_ = begin(p); once_; once_ = end())\n"

@@ -120,6 +120,9 @@ void env_episode(void)
 	for (i = 0; i < NKNOBS; i++)
 		if (knob_default[i][0])
 			knob_set(knobs[i].name, knob_default[i]);
+	/* whoever splits more folios gives back more pages that are all zero */
+	if (S && S->frugal)
+		knob_set("madv_free_batch", "0");
 	if (!cg[0]) {
 		put("+memory", "/sys/fs/cgroup/cgroup.subtree_control");
 		snprintf(cg, sizeof(cg), "/sys/fs/cgroup/checker.%d", getpid());

@@ -408,9 +408,11 @@ static void do_digest(void)
 
 	check_maps();
 	get_mincore(0, NPAGES, vec);
-	C->h_mincore = 0;
-	for (i = 0; i < NPAGES; i++)
+	C->h_mincore = C->resident = 0;
+	for (i = 0; i < NPAGES; i++) {
 		C->h_mincore = C->h_mincore * 31 + (vec[i] & 1);
+		C->resident += vec[i] == 1;
+	}
 }
 
 static void drop_pin(unsigned int k)
