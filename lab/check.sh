@@ -138,9 +138,9 @@ config_objects() {
 	local fragments
 
 	mapfile -t fragments < <(config_fragments "$1")
-	kernel_make "$tree" "${make_args[@]}" tinyconfig &&
+	{ [ -f "$objects/.config" ] || kernel_make "$tree" "${make_args[@]}" tinyconfig; } &&
 		(cd "$tree" && scripts/kconfig/merge_config.sh -m -O "$objects" "$objects/.config" "${fragments[@]}") &&
-		kernel_make "$tree" "${make_args[@]}" olddefconfig prepare
+		kernel_make "$tree" "${make_args[@]}" olddefconfig
 }
 
 # Warnings of a log, without the line numbers, which move.
