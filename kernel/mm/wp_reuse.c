@@ -248,20 +248,23 @@ static void wp_reuse_look(struct vm_fault *vmf, struct wp_reuse_view *view)
 /*
  * The PTEs a fault may change: those of the folio in its VMA and page table.
  */
-static __always_inline void wp_reuse_reach(struct vm_fault *vmf,
-					   struct folio *folio, unsigned int order,
-					   struct wp_reuse_view *view)
+static __always_inline struct wp_reuse_view
+wp_reuse_reach(struct vm_fault *vmf, struct folio *folio, unsigned int order)
 {
 	const struct vm_area_struct *vma = vmf->vma;
 	const unsigned long idx = folio_page_idx(folio, vmf->page);
+	const unsigned int pos = pte_index(vmf->address);
 	unsigned long below, above;
 
-	view->pos = pte_index(vmf->address);
 	below = min(idx, (vmf->address - vma->vm_start) >> PAGE_SHIFT);
 	above = min((1UL << order) - idx,
 		    (vma->vm_end - vmf->address) >> PAGE_SHIFT);
-	view->lo = view->pos - min(below, view->pos);
-	view->hi = view->pos + min(above, PTRS_PER_PTE - view->pos);
+
+	return (struct wp_reuse_view){
+		.lo = pos - min(below, pos),
+		.hi = pos + min(above, PTRS_PER_PTE - pos),
+		.pos = pos,
+	};
 }
 
 /**
@@ -279,7 +282,8 @@ static __always_inline void wp_reuse_reach(struct vm_fault *vmf,
  */
 void wp_reuse_unshare(struct vm_fault *vmf, struct folio *folio)
 {
-	struct wp_reuse_view view;
+	const struct wp_reuse_view view =
+		wp_reuse_reach(vmf, folio, folio_large_order(folio));
 	struct page *page;
 	unsigned int i;
 	pte_t *ptep;
@@ -287,7 +291,6 @@ void wp_reuse_unshare(struct vm_fault *vmf, struct folio *folio)
 	if (READ_ONCE(wp_reuse_mode) == WP_REUSE_MODE_NEVER)
 		return;
 
-	wp_reuse_reach(vmf, folio, folio_order(folio), &view);
 	ptep = vmf->pte - (view.pos - view.lo);
 	page = vmf->page - (view.pos - view.lo);
 	for (i = 0; i < view.hi - view.lo; i++) {
@@ -298,33 +301,19 @@ void wp_reuse_unshare(struct vm_fault *vmf, struct folio *folio)
 	}
 }
 
-/**
- * wp_reuse_around - make PTEs around a reused one writable as well
- * @vmf: a write fault that reuses its page: @vmf->pte is @vmf->orig_pte, maps
- *	@vmf->page of @folio and is not writable.
- * @folio: the large anonymous folio.
- * @exclusive: the whole folio was just proven exclusive to this mm. If not,
- *	only @vmf->page is known to be.
- *
- * The faulting PTE itself is left to wp_page_reuse(), which marks it young
- * and dirty; it may already be writable then.
- *
- * Context: PTE lock held on entry and exit, VMA locked for reading.
+/*
+ * wp_reuse_around() once it is known to be wanted: apart, so that a fault for
+ * which it is not sets up no frame for it.
  */
-void wp_reuse_around(struct vm_fault *vmf, struct folio *folio, bool exclusive)
+static noinline void __wp_reuse_around(struct vm_fault *vmf, struct folio *folio,
+				       const enum wp_reuse_mode mode,
+				       bool exclusive)
 {
-	const enum wp_reuse_mode mode = READ_ONCE(wp_reuse_mode);
-	const unsigned int order = folio_order(folio);
-	struct vm_area_struct *vma = vmf->vma;
+	const unsigned int order = folio_large_order(folio);
+	struct wp_reuse_view view = wp_reuse_reach(vmf, folio, order);
 	struct wp_reuse_window window;
-	struct wp_reuse_view view;
 	unsigned int mapped = 0;
 
-	/* A forced write by a debugger: the VMA stays read-only. */
-	if (mode == WP_REUSE_MODE_NEVER || !(vma->vm_flags & VM_WRITE))
-		return;
-
-	wp_reuse_reach(vmf, folio, order, &view);
 	switch (mode) {
 	case WP_REUSE_MODE_BLOCK:
 		window = wp_reuse_block(&view, WP_REUSE_BLOCK);
@@ -352,6 +341,29 @@ void wp_reuse_around(struct vm_fault *vmf, struct folio *folio, bool exclusive)
 	trace_mm_wp_fault(vmf->address, order, vmf->address
 			  + ((long)window.first - view.pos) * PAGE_SIZE,
 			  mapped, false);
+}
+
+/**
+ * wp_reuse_around - make PTEs around a reused one writable as well
+ * @vmf: a write fault that reuses its page: @vmf->pte is @vmf->orig_pte, maps
+ *	@vmf->page of @folio and is not writable.
+ * @folio: the large anonymous folio.
+ * @exclusive: the whole folio was just proven exclusive to this mm. If not,
+ *	only @vmf->page is known to be.
+ *
+ * The faulting PTE itself is left to wp_page_reuse(), which marks it young
+ * and dirty; it may already be writable then.
+ *
+ * Context: PTE lock held on entry and exit, VMA locked for reading.
+ */
+void wp_reuse_around(struct vm_fault *vmf, struct folio *folio, bool exclusive)
+{
+	const enum wp_reuse_mode mode = READ_ONCE(wp_reuse_mode);
+
+	/* A forced write by a debugger: the VMA stays read-only. */
+	if (mode == WP_REUSE_MODE_NEVER || !(vmf->vma->vm_flags & VM_WRITE))
+		return;
+	__wp_reuse_around(vmf, folio, mode, exclusive);
 }
 
 #ifdef CONFIG_SYSFS
