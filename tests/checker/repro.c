@@ -11,7 +11,7 @@ static const char head[] =
 "// as well, with the include directories of tests/Makefile\n"
 "#define _GNU_SOURCE\n"
 "#include <errno.h>\n#include <fcntl.h>\n#include <sched.h>\n#include <setjmp.h>\n#include <signal.h>\n"
-"#include <stdio.h>\n#include <stdint.h>\n#include <string.h>\n#include <sys/mman.h>\n#include <sys/syscall.h>\n"
+"#include <stdio.h>\n#include <stdint.h>\n#include <string.h>\n#include <sys/mman.h>\n#include <sys/prctl.h>\n#include <sys/syscall.h>\n"
 "#include <sys/uio.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\n"
 "#define PG 4096UL\n#define A(p) ((unsigned char *)(0x100000000000UL + (p) * PG))\n"
 "static volatile int *turn, *pids;\nstatic int me, step;\nstatic sigjmp_buf out;\nint scratch_fd;\n"
@@ -57,6 +57,14 @@ static const char head[] =
 "\tif (pread(mem, &c, 1, (off_t)(A(i) + off)) != 1) printf(\"not readable: %m\\n\");\n"
 "\tprintf(\"process %d page %u byte %u: 0x%02x, must be 0x%02x: %s\\n\", me, i, off, c, want, c == want ? \"ok\" : \"WRONG\");\n}\n\n"
 "int main(void)\n{\n\tturn = mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);\n"
+"\tchar thp[99];\n\n"
+"\tput(\"/sys/kernel/mm/transparent_hugepage/enabled\", \"always\");\n"
+"\tfor (int kb = 16; kb <= 2048; kb *= 2) {\n"
+"\t\tsprintf(thp, \"/sys/kernel/mm/transparent_hugepage/hugepages-%dkB/enabled\", kb);\n"
+"\t\tput(thp, \"always\");\n\t}\n"
+"\t/* stay until all are gone, whoever of them ends first */\n"
+"\tprctl(PR_SET_CHILD_SUBREAPER, 1);\n"
+"\tif (fork()) {\n\t\twhile (wait(NULL) > 0)\n\t\t\t;\n\t\treturn 0;\n\t}\n"
 "\tpids = turn + 16;\n\tpids[0] = getpid();\n\tscratch_fd = memfd_create(\"scratch\", 0);\n\tint uffd = -1, pipe_[16][2];\n"
 "\t(void)uffd; (void)pipe_;\n"
 "\tsigaction(SIGSEGV, &(struct sigaction){ .sa_handler = segv }, NULL);\n";
@@ -180,6 +188,6 @@ void repro_print(const struct op *ops, unsigned int n, const struct failure *f)
 		printf("\tP(%d) expect(%u, %u, 0x%02x);\n", f->proc, f->page, f->off, f->want);
 	else
 		printf("\t/* here: %s */\n", f->msg);
-	printf("\tif (!me)\n\t\twhile (wait(NULL) > 0)\n\t\t\t;\n\treturn 0;\n}\n# --- end ---\n");
+	printf("\treturn 0;\n}\n# --- end ---\n");
 	fflush(stdout);
 }
