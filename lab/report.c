@@ -39,13 +39,15 @@ static json_t *row_find(const json_t *rows, const json_t *like)
 	return NULL;
 }
 
-/* insns -> ns, insns_per_page -> ns_per_page, path_insns -> path_ns */
+/* insns -> ns, insns_per_page -> ns_per_page, path_insns -> path_ns; 10^9 of them: a second */
 static json_t *metric_name(const char *name, const char *accel)
 {
 	const char *at = strstr(name, "insns");
 
 	if (!at || !strcmp(accel, "icount"))
 		return json_string(name);
+	if (!strcmp(name, "ops_per_ginsns"))
+		return json_string("ops_per_s");
 	return json_sprintf("%.*sns%s", (int)(at - name), name, at + strlen("insns"));
 }
 
@@ -153,7 +155,7 @@ static void put_ratio(const json_t *row, int width)
 	double ratio = num(row, "ratio");
 	const char *on = "", *off = "";
 
-	if (colour && row && (loses(row) || ratio <= 0.8)) {
+	if (colour && row && (loses(row) || gain(row) >= 1.25)) {
 		on = loses(row) ? "\033[31m" : "\033[32m";
 		off = "\033[0m";
 	}
@@ -172,26 +174,39 @@ static void put_folio(int kb)
 	printf(" %7s", folio_text(text, sizeof(text), kb));
 }
 
-static bool has_faults(const json_t *rows, const char *experiment)
+static bool has(const json_t *rows, const char *experiment, const char *metric)
 {
 	json_t *r;
 	size_t i;
 
 	json_array_foreach(rows, i, r)
 		if (!strcmp(str(r, "experiment"), experiment) &&
-		    !strcmp(str(r, "metric"), "faults"))
+		    !strcmp(str(r, "metric"), metric))
 			return true;
 	return false;
 }
 
+/* Of single stores, percentiles are ratios beside the cost; of programs, see print_figures(). */
+static bool is_program(const json_t *rows, const char *experiment)
+{
+	return has(rows, experiment, "ops_per_ginsns") || has(rows, experiment, "ops_per_s");
+}
+
 static void print_costs(const json_t *rows, const char *experiment)
 {
+	bool program = is_program(rows, experiment), faults = has(rows, experiment, "faults");
+	const char *fault = program && !faults ? "faults_per_op" : "faults";
+	bool stores = faults && has(rows, experiment, "p99");
 	json_t *r, *cost;
 	size_t i;
 
 	printf("\n%-16s %7s %10s %10s %6s", experiment, "folio", "stock", "ours", "ratio");
-	if (has_faults(rows, experiment))
-		printf(" %9s %6s %6s", "faults:", "p99:", "max:");
+	if (faults || program)
+		printf(" %9s", "faults:");
+	if (stores)
+		printf(" %6s %6s", "p99:", "max:");
+	else
+		printf(" %8s", "spread");
 	putchar('\n');
 	json_array_foreach(rows, i, r) {
 		if (strcmp(str(r, "experiment"), experiment) || !first_of_case(rows, i))
@@ -204,38 +219,68 @@ static void print_costs(const json_t *rows, const char *experiment)
 		put_count(num(cost, "stock"), 10);
 		put_count(num(cost, "wholefolio"), 10);
 		put_ratio(cost, 6);
-		put_ratio(metric_of(rows, r, "faults"), 9);
-		put_ratio(metric_of(rows, r, "p99"), 6);
-		put_ratio(metric_of(rows, r, "max"), 6);
+		if (faults || program)
+			put_ratio(metric_of(rows, r, fault), 9);
+		if (stores) {
+			put_ratio(metric_of(rows, r, "p99"), 6);
+			put_ratio(metric_of(rows, r, "max"), 6);
+		} else {
+			printf(" %7.1f%%", 100 * num(cost, "spread"));
+		}
 		printf("%s%s\n", loses(cost) ? " <" : "", *str(cost, "accel") ? " ns" : "");
 	}
 }
 
-static void print_memory(const json_t *rows, const char *experiment)
-{
-	static const char *const metrics[] = { "copied_kb", "waste_kb", "large_share" };
-	bool head = false;
-	json_t *r, *m;
-	size_t i, k;
+/* Up to this many of an experiment's other figures are columns of one table. */
+#define FIGURES	3
 
+struct figure {
+	const char *metric, *title;
+};
+
+static const struct figure memory[] = {
+	{ "copied_kb", "copied" }, { "waste_kb", "unused" }, { "cow_kb", "cow KiB" },
+	{ "peak_kb", "peak KiB" }, { "large_share", "large" }, { NULL, NULL },
+};
+
+static const struct figure latency[] = {
+	{ "p99", "p99" }, { "p999", "p99.9" }, { "max", "max" }, { NULL, NULL },
+};
+
+static const struct figure other[] = {
+	{ "faults_per_op", "faults" }, { "fork_us", "fork us" }, { "sets", "SETs" },
+	{ NULL, NULL },
+};
+
+/* Those of the figures that the experiment has, side by side; cases without any are left out. */
+static void print_figures(const json_t *rows, const char *experiment, const struct figure *all)
+{
+	const struct figure *f[FIGURES];
+	size_t nr = 0, i, k;
+	json_t *r, *m;
+
+	for (; all->metric && nr < FIGURES; all++)
+		if (has(rows, experiment, all->metric))
+			f[nr++] = all;
+	if (!nr)
+		return;
+	printf("\n%-16s %7s", experiment, "folio");
+	for (k = 0; k < nr; k++)
+		printf(" %8s %8s", f[k]->title, "ours");
+	putchar('\n');
 	json_array_foreach(rows, i, r) {
 		if (strcmp(str(r, "experiment"), experiment) || !first_of_case(rows, i))
 			continue;
-		for (k = 0, m = NULL; k < 3 && !m; k++)
-			m = metric_of(rows, r, metrics[k]);
-		if (!m)
+		for (k = 0; k < nr && !metric_of(rows, r, f[k]->metric); k++)
+			;
+		if (k == nr)
 			continue;
-		if (!head)
-			printf("\n%-16s %7s %8s %8s  %8s %8s  %6s %6s\n", experiment, "folio",
-			       "copied", "ours", "unused", "ours", "large", "ours");
-		head = true;
 		printf("  %-14.14s", str(r, "case"));
 		put_folio(folio(r));
-		for (k = 0; k < 3; k++) {
-			m = metric_of(rows, r, metrics[k]);
-			printf("%s", k ? " " : "");
-			if (k == 2) {
-				printf(" %5.0f%% %5.0f%%", 100 * num(m, "stock"),
+		for (k = 0; k < nr; k++) {
+			m = metric_of(rows, r, f[k]->metric);
+			if (m && strstr(f[k]->metric, "share")) {
+				printf(" %7.0f%% %7.0f%%", 100 * num(m, "stock"),
 				       100 * num(m, "wholefolio"));
 			} else {
 				put_count(num(m, "stock"), 8);
@@ -347,13 +392,23 @@ static void print_all(const struct merged *m, const json_t *out)
 	       !strcmp(accel, "icount") ?
 	       "Figures are instructions under QEMU's icount" :
 	       "Figures are nanoseconds, and not exact");
-	printf("Ratios are ours / stock, also under \"faults:\", \"p99:\" and \"max:\" (of single\n"
-	       "stores). A line that ends in \"<\" got slower; \"ns\" marks time, of several CPUs.\n");
+	if (*str(out, "workload"))
+		printf("Programs: %s. Of some, the first table has throughput,\n"
+		       "operations per 10^9 of these (more is better). Each figure is the best of %d,\n"
+		       "\"spread\" their (worst - best) / best. A line that ends in \"<\" got slower.\n",
+		       str(out, "programs"), (int)num(out, "repeats"));
+	else
+		printf("Ratios are ours / stock, also under \"faults:\", \"p99:\" and \"max:\" (of single\n"
+		       "stores). A line that ends in \"<\" got slower; \"ns\" marks time, of several CPUs.\n");
 	json_array_foreach(m->rows, i, r) {
 		if (!first_of_experiment(m->rows, i))
 			continue;
 		print_costs(m->rows, str(r, "experiment"));
-		print_memory(m->rows, str(r, "experiment"));
+		print_figures(m->rows, str(r, "experiment"), memory);
+		if (!is_program(m->rows, str(r, "experiment")))
+			continue;
+		print_figures(m->rows, str(r, "experiment"), latency);
+		print_figures(m->rows, str(r, "experiment"), other);
 	}
 	if (json_array_size(m->modes))
 		printf("\nThe modes of the switch side by side, on the same kernel:\n");

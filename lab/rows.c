@@ -85,6 +85,7 @@ json_t *main_row(const json_t *rows, const json_t *like)
 {
 	static const char *const leading[] = {
 		"insns", "insns_per_page", "ns", "ns_per_page", "insns_per_call", "ns_per_call",
+		"ops_per_ginsns", "ops_per_s",
 	};
 	json_t *r;
 

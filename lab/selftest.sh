@@ -72,6 +72,9 @@ t_bad_arguments() {
 	expect 2 '--json needs a value' "$wf" compare --json
 	expect 2 'no such directory' "$wf" compare --json "$work/none/x.json"
 	expect 2 'no test "nonsense"' "$wf" test nonsense
+	expect 2 'no workload "nonsense"' "$wf" workload nonsense
+	expect 2 'which workload' "$wf" workload --quick
+	expect 2 'none of 4, 64, 2048' "$wf" workload redis --folio 5
 	expect 2 'no such option' "$wf" tree --frobnicate
 	expect 1 'neither a directory of patches nor a range' "$wf" compare --series "$work/none"
 }
@@ -79,7 +82,7 @@ t_bad_arguments() {
 t_help() {
 	local c
 
-	for c in compare test measure tree series shell doctor clean; do
+	for c in compare test workload measure tree series shell doctor clean; do
 		expect 0 "Usage: ./wf $c" "$wf" $c --help
 	done
 	expect 0 'compare' "$wf" --help
@@ -189,6 +192,33 @@ t_interrupted() {
 	[ $rc = 130 ] || fail "status $rc, not 130, after Ctrl-C"
 	[ ! -e "$work/compare.json" ] || fail "there are results"
 	nothing_left "$WF_BUILD" "$cache"
+}
+
+# A real program out of a package runs on both kernels, and its figures are all there.
+t_workload() {
+	local rc=0
+
+	"$wf" workload residency --quick --folio 4 --repeats 1 --json "$work/workload.json" >"$work/out" 2>&1 </dev/null || rc=$?
+	! grep -q '^wf: no programs' "$work/out" || skip "$(grep '^wf: no programs' "$work/out")"
+	[ $rc = 0 ] || fail "status $rc"
+	grep -qE '^  vmtouch +4 KiB +[0-9]' "$work/out" || fail "no line of vmtouch in the table"
+	for w in vmtouch fincore; do
+		grep -A5 "\"$w\"" "$work/workload.json" | grep -q '"metric": "insns"' || fail "no instructions of $w in the results"
+	done
+	nothing_left "$WF_BUILD"
+}
+
+# A program that the machine cannot run is a failure that names the program and the log.
+t_workload_fails() {
+	mkdir -p "$work/cache/wholefolio"
+	ln -s "$cache"/* "$work/cache/wholefolio/"
+	[ -e "$cache/programs-trixie-residency/.wf-complete" ] || skip "no programs in the cache; lab/workload fetches them"
+	rm "$work/cache/wholefolio/programs-trixie-residency"
+	cp -a "$cache/programs-trixie-residency" "$work/cache/wholefolio/"
+	rm "$work/cache/wholefolio/programs-trixie-residency/lib/libc.so.6"
+	expect 1 'FAILED on stock: residency vmtouch 4 KiB: vmtouch ended with status 127; last: .*libc.so.6' \
+		env XDG_CACHE_HOME="$work/cache" "$wf" workload residency --quick --folio 4 --repeats 1 --json "$work/workload.json"
+	nothing_left "$WF_BUILD"
 }
 
 t_doctor() {

@@ -149,6 +149,7 @@ bool region_check(const struct region *r, const struct where *w, enum mapping ho
 size_t memory_for(size_t wanted, unsigned int copies);
 void *scratch(size_t len);
 
+bool snapshot_of(struct snapshot *s, int pagemap, const void *base, size_t len);
 bool snapshot_take(struct snapshot *s, const void *base, size_t len);
 void snapshot_free(struct snapshot *s);
 size_t snapshot_folio_kb(const struct snapshot *s, size_t page);

@@ -528,23 +528,28 @@ static const uint64_t *block_flags(uint64_t pfn)
 }
 
 /**
- * snapshot_take - read the pagemap of a range
+ * snapshot_of - read the pagemap of a range of any process
+ * @s: gets the snapshot
+ * @pagemap: the open /proc/PID/pagemap
+ * @base: where the range begins in that process
+ * @len: bytes
  *
  * Return: false when it cannot be read. @s->pfns says whether PFNs are in it
  * (CAP_SYS_ADMIN) and folio sizes can be asked for.
  */
-bool snapshot_take(struct snapshot *s, const void *base, size_t len)
+bool snapshot_of(struct snapshot *s, int pagemap, const void *base, size_t len)
 {
 	size_t want, off = 0, i;
 	ssize_t n;
 
+	open_proc();
 	memset(cache_tag, 0, sizeof(cache_tag));
 	s->pages = len / pgsize;
 	want = s->pages * sizeof(uint64_t);
 	s->pme = scratch(want);
 	s->pfns = false;
 	while (off < want) {
-		n = pread(own_pagemap(), (char *)s->pme + off, want - off,
+		n = pread(pagemap, (char *)s->pme + off, want - off,
 			  (off_t)((uintptr_t)base / pgsize * sizeof(uint64_t) + off));
 		if (n <= 0) {
 			snapshot_free(s);
@@ -557,6 +562,14 @@ bool snapshot_take(struct snapshot *s, const void *base, size_t len)
 	if (fd_kpageflags < 0)
 		s->pfns = false;
 	return true;
+}
+
+/**
+ * snapshot_take - read the pagemap of a range of this process; see snapshot_of()
+ */
+bool snapshot_take(struct snapshot *s, const void *base, size_t len)
+{
+	return snapshot_of(s, own_pagemap(), base, len);
 }
 
 /**
