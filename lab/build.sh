@@ -3,6 +3,9 @@
 # Kernels: stock once per source, config and compiler, in the cache; others from a copy
 # of its objects, so that only what a series changes is compiled.
 
+# A .config of someone else's is not meant.
+unset KCONFIG_CONFIG
+
 # The same kernel whoever builds it, and whenever.
 kernel_make() {
 	local tree=$1

@@ -87,6 +87,8 @@ if [ -n "$selftests" ]; then
 	all=("${all[@]/#/kselftest/}")
 elif [ -n "$debug" ]; then
 	all+=("${programs[@]/#/ours/}" ours/kunit)
+	# What needs a debug kernel is run on stock too.
+	all+=(stock/inject)
 else
 	mapfile -t all < <(sed -n 's/^t_\([a-z_]*\)() {.*/lab\/\1/p' "$WF_TOP/lab/selftest.sh")
 	mapfile -t some < <(make -s -C "$WF_TOP/tests/policy" list)

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Threads that write to different parts of the same large folios at once,
- * while the process forks and its children exit. No write is lost, no child
- * sees one made after it was born, and nothing beside the writers' pages
- * changes. With one CPU they take turns; with more they race.
+ * while the process forks and its children exit, or the kernel moves or merges
+ * the memory. No write is lost, no child sees one made after it was born, and
+ * nothing beside the writers' pages changes. With one CPU they take turns; with more they race.
  */
 #include "common.h"
 
 #include <sched.h>
 
 #define WRITERS 4
+#define KSM "/sys/kernel/mm/ksm/"
 
 /* Every 16th page is the main thread's, the others go round the writers. */
 static int owner(int page)
@@ -23,7 +24,14 @@ static struct {
 	pthread_barrier_t barrier;
 	uint64_t passes[WRITERS];
 	bool stop;
+	bool alike;		/* the main thread's pages, for KSM to merge */
 } st;
+
+/* What is stamped into the main thread's page number @page. */
+static int stamped(int page)
+{
+	return st.alike ? 7 : page;
+}
 
 static long cpus(void)
 {
@@ -67,7 +75,7 @@ static int start_folios(const struct layout *l, int folios)
 	memset(st.r.mem, 0, st.r.size);
 	for (int i = 0; i < st.r.pages; i++)
 		if (owner(i) < 0)
-			stamp_page(st.r.mem + i * PAGE, i, 0);
+			stamp_page(st.r.mem + i * PAGE, stamped(i), 0);
 	st.stop = false;
 	pthread_barrier_init(&st.barrier, NULL, WRITERS + 1);
 	for (long i = 0; i < WRITERS; i++)
@@ -88,7 +96,7 @@ static int finish(unsigned int gen)
 		pthread_join(st.thread[i], NULL);
 	for (int i = 0; i < st.r.pages; i++) {
 		if (owner(i) < 0) {
-			FAIL_STAMP(st.r.mem + i * PAGE, i, 1, gen, "main thread's page");
+			FAIL_STAMP(st.r.mem + i * PAGE, stamped(i), 1, gen, "main thread's page");
 			continue;
 		}
 		FAIL_IF(*first_word(i) != st.passes[owner(i)] ||
@@ -110,7 +118,7 @@ static int snapshot(unsigned int gen)
 		seen[0][i] = *first_word(i);
 		seen[1][i] = *last_word(i);
 		if (owner(i) < 0) {
-			FAIL_STAMP(st.r.mem + i * PAGE, i, 1, gen, "main thread's page");
+			FAIL_STAMP(st.r.mem + i * PAGE, stamped(i), 1, gen, "main thread's page");
 			continue;
 		}
 		FAIL_IF(seen[0][i] - seen[1][i] > 1, "page %d: %llu, then %llu", i,
@@ -296,6 +304,57 @@ static int writers_and_collapse(const struct layout *l, const char *mode)
 	return finish(0);
 }
 
+/* The same, by khugepaged, which scans as fast as it can. */
+static int writers_and_khugepaged(const struct layout *l, const char *mode)
+{
+	NEED(start_folios(l, MB2 / l->folio));
+	file_write(THP_DIR "hugepages-2048kB/enabled", "always");
+	SYS(madvise(st.r.mem, MB2, MADV_HUGEPAGE));
+	SYS(-!!file_write(THP_DIR "khugepaged/pages_to_scan", "4096"));
+	SYS(-!!file_write(THP_DIR "khugepaged/alloc_sleep_millisecs", "1"));
+	SYS(-!!file_write(THP_DIR "khugepaged/scan_sleep_millisecs", "1"));
+	for (int i = 0; i < rounds(); i++) {
+		char *p = st.r.mem + 7 * PAGE;
+
+		NEED(fork_and_exit());
+		usleep(20000);
+		NEED(fork_snapshot(0));
+		SYS(mprotect(p, PAGE, PROT_READ));
+		sched_yield();
+		SYS(mprotect(p, PAGE, PROT_READ | PROT_WRITE));
+	}
+	file_write(THP_DIR "khugepaged/scan_sleep_millisecs", "3600000");
+	if (l->folio != MB2)
+		file_write(THP_DIR "hugepages-2048kB/enabled", "never");
+	return finish(0);
+}
+
+/* The main thread's pages are all alike: KSM merges them, a write copies. */
+static int writers_and_ksm(const struct layout *l, const char *mode)
+{
+	unsigned int gen = 0;
+
+	if (file_write(KSM "pages_to_scan", "10000"))
+		return skip("kernel has no KSM");
+	st.alike = true;
+	NEED(start(l));
+	SYS(madvise(st.r.mem, st.r.size, MADV_MERGEABLE));
+	SYS(-!!file_write(KSM "sleep_millisecs", "1"));
+	SYS(-!!file_write(KSM "run", "1"));
+	for (int i = 0; i < rounds(); i++) {
+		NEED(fork_and_exit());
+		usleep(20000);
+		NEED(fork_snapshot(gen));
+		gen++;
+		for (int j = 7; j < st.r.pages; j += 16)
+			stamp_page(st.r.mem + j * PAGE, stamped(j), gen);
+	}
+	/* Merge and unmerge all of them once more, beside the writers. */
+	SYS(-!!file_write(KSM "run", "2"));
+	file_write(KSM "run", "0");
+	return finish(gen);
+}
+
 /* All start at the same moment on memory that has just become exclusive. */
 static void *one_pass(void *arg)
 {
@@ -346,6 +405,10 @@ static const struct test_case cases[] = {
 	  writers_and_compaction, ON_LARGE | ON_PMD },
 	{ "Threads write while MADV_COLLAPSE makes a huge page of their memory",
 	  writers_and_collapse, ON_64K_UP },
+	{ "Threads write while khugepaged makes a huge page of their memory",
+	  writers_and_khugepaged, ON_64K_UP },
+	{ "Threads write beside pages that KSM merges",
+	  writers_and_ksm, ON_LARGE },
 };
 
 int main(void)
