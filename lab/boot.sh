@@ -152,7 +152,7 @@ kernel_report_show() {
 	from=$(kernel_reports "$1" | head -n 1 | cut -d: -f1)
 	tail -n +"$from" "$log" | head -n 60 | tr -d '\r' |
 		if grep -q '^CONFIG_DEBUG_INFO=y' "$2/.config"; then
-			(cd "$2" && scripts/decode_stacktrace.sh vmlinux . 2>/dev/null)
+			(cd "$2" && scripts/decode_stacktrace.sh vmlinux "$PWD" 2>/dev/null)
 		else
 			cat
 		fi | sed 's/^/  | /'
