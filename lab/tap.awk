@@ -77,6 +77,9 @@ program == "" { next }
 		if (line == "" && (match(reason, / \.\.\. with [^:]*: /) || match(reason, /: /))) {
 			line = substr(reason, 1, RSTART + RLENGTH - 3)
 			reason = substr(reason, RSTART + RLENGTH)
+		} else if (line == "") {
+			line = reason
+			reason = ""
 		}
 		out("skip", line, reason == "" ? last : reason)
 	} else if (failed) {
