@@ -248,7 +248,7 @@ static const struct figure latency[] = {
 };
 
 static const struct figure other[] = {
-	{ "faults_per_op", "faults" }, { "fork_us", "fork us" }, { "sets", "SETs" },
+	{ "faults_per_op", "faults" }, { "folios_per_mib", "per MiB" }, { "fork_us", "fork us" },
 	{ NULL, NULL },
 };
 
@@ -393,9 +393,11 @@ static void print_all(const struct merged *m, const json_t *out)
 	       "Figures are instructions under QEMU's icount" :
 	       "Figures are nanoseconds, and not exact");
 	if (*str(out, "workload"))
-		printf("Programs: %s. Of some, the first table has throughput,\n"
-		       "operations per 10^9 of these (more is better). Each figure is the best of %d,\n"
-		       "\"spread\" their (worst - best) / best. A line that ends in \"<\" got slower.\n",
+		printf("Programs: %s.\n"
+		       "Where a line counts operations, it is by 10^9 of these, and more is better.\n"
+		       "\"large\" is the share of memory in folios of 64 KiB and more, \"per MiB\" the\n"
+		       "number of folios. Each figure is the best of %d, \"spread\" their (worst - best) /\n"
+		       "best. A line that ends in \"<\" got slower.\n",
 		       str(out, "programs"), (int)num(out, "repeats"));
 	else
 		printf("Ratios are ours / stock, also under \"faults:\", \"p99:\" and \"max:\" (of single\n"

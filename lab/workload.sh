@@ -20,6 +20,7 @@ usage() {
 	  --only NAME,… as naming them
 	  --folio KIB   only this size of 4, 64, 2048
 	  --repeats N   how often each figure is measured
+	  --set S=V     with the switch S of our kernel at V (such as wp_copy=never)
 	  --accel A     icount (also "auto"): one CPU, figures in instructions; tcg or kvm: two
 	                CPUs, figures in time, results in build/workload-NAME-A.json
 	  --json FILE   where to write the results, of one workload
@@ -31,7 +32,7 @@ usage() {
 }
 
 workloads="redis valkey usemem jemalloc residency"
-quick= folio= repeats= accel=auto json= wanted=()
+quick= folio= repeats= accel=auto json= wanted=() sets=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	-h | --help) usage && exit 0 ;;
@@ -40,6 +41,7 @@ while [ $# -gt 0 ]; do
 	--only) value "$@" && wanted+=(${REPLY//,/ }) && shift ;;
 	--folio) value "$@" && folio=$REPLY && shift ;;
 	--repeats) value "$@" && repeats=$REPLY && shift ;;
+	--set) value "$@" && sets+=(--set "$REPLY") && shift ;;
 	--accel) value "$@" && accel=$REPLY && shift ;;
 	--json) value "$@" && json=$REPLY && shift ;;
 	-*) bad_use "no such option: $1" ;;
@@ -54,11 +56,14 @@ for w in "${wanted[@]}"; do
 done
 [[ $folio =~ ^(4|64|2048)?$ ]] || bad_use "--folio: \"$folio\" is none of 4, 64, 2048"
 [[ $repeats =~ ^([1-9][0-9]?)?$ ]] || bad_use "--repeats: \"$repeats\" is no number from 1 to 99"
+for w in "${sets[@]}"; do
+	[[ $w =~ ^(--set|[a-z_]+=[a-z0-9]+)$ ]] || bad_use "--set: \"$w\" is not SWITCH=VALUE"
+done
 [ -z "$json" ] || [ ${#wanted[@]} = 1 ] || bad_use "--json: the results of one workload only"
 [ -z "$json" ] || [ -d "$(dirname "$json")" ] || bad_use "--json: no such directory: $(dirname "$json")"
 
-# Real programs on emulated CPUs take their time.
-WF_TIMEOUT=${WF_TIMEOUT:-7200}
+# Real programs on emulated CPUs take their time, and say little.
+WF_TIMEOUT=${WF_TIMEOUT:-7200} WF_STALL=${WF_STALL:-900}
 
 . "$WF_TOP/lab/needs.sh"
 . "$WF_TOP/lab/fetch.sh"
@@ -93,7 +98,7 @@ workload_run() {
 	versions=$(paste -sd, "$programs/versions" | sed 's/ *,/, /g; s/ *$//')
 	say "Running $1: $versions"
 	cat >"$work/job" <<-END
-	/wf/folio-workload --json /tmp/result $quick ${folio:+--folio $folio} ${repeats:+--repeats $repeats} $1 >/tmp/table
+	/wf/folio-workload --json /tmp/result $quick ${folio:+--folio $folio} ${repeats:+--repeats $repeats} ${sets[*]} $1 >/tmp/table
 	status=\$?
 	cat /tmp/result >/dev/ttyS1
 	exit \$status
@@ -105,7 +110,7 @@ workload_run() {
 	"$WF_BUILD/report" --out "$out" --accel "$accel" \
 		--set base="$(tree_version "$stock" | cut -d+ -f1)" --set base_version="$source_version" \
 		--set series="Wholefolio" --set workload="$1" --set programs="$versions" \
-		--set command="./wf workload $1${quick:+ $quick}${folio:+ --folio $folio}${repeats:+ --repeats $repeats} --accel $accel" \
+		--set command="./wf workload $1${quick:+ $quick}${folio:+ --folio $folio}${repeats:+ --repeats $repeats}${sets:+ ${sets[*]}} --accel $accel" \
 		--set date="$(date -u +%FT%TZ)" --set qemu="$(qemu-system-x86_64 --version | sed -n 's/.*version \([^ ]*\).*/\1/p')" \
 		--set compiler="$(gcc --version | head -n1)" --set vm_memory_mib="$vm_memory" --set cpus="$cpus" \
 		--set config_sha256="$(sha256 "$tree/.config")" "$work/workload-$1-stock.json" "$work/workload-$1-ours.json" || rc=$?

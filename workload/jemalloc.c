@@ -25,13 +25,14 @@ static const struct {
 };
 
 struct figures {
-	struct series per_op, faults, large, kb;
+	struct series per_op, faults, large, folios, kb;
 };
 
 static bool one(const struct where *w, const char *conf, struct figures *f)
 {
-	char mib[16], *argv[] = { PRELOAD, (char *)conf, "alloc-mix", mib, "39", NULL };
+	char mib[16], *argv[] = { PRELOAD, (char *)conf, "alloc-mix", mib, "23", NULL };
 	double ops, insns;
+	struct memory memory;
 	struct program p;
 	int status;
 
@@ -44,7 +45,9 @@ static bool one(const struct where *w, const char *conf, struct figures *f)
 		return false;
 	}
 	series_add(&f->faults, (double)process_faults(p.pid));
-	series_add(&f->large, process_large_share(p.pid));
+	memory = process_memory(p.pid);
+	series_add(&f->large, memory.large_share);
+	series_add(&f->folios, memory.folios_per_mib);
 	series_add(&f->kb, (double)anon_kb());
 	kill(p.pid, SIGCONT);
 	if (!program_end(&p, NULL))
@@ -65,7 +68,7 @@ void run_jemalloc(void)
 	struct where w = { .experiment = "jemalloc" };
 	unsigned int size, c, i;
 
-	w.bytes = opt.quick ? 16 * MB : 64 * MB;
+	w.bytes = opt.quick ? 16 * MB : 32 * MB;
 	for (size = 0; size < ARRAY_SIZE(workload_sizes); size++) {
 		w.kb = workload_sizes[size];
 		if (!size_wanted(w.kb))
@@ -85,6 +88,7 @@ void run_jemalloc(void)
 			rows_ops(&w, &f.per_op);
 			row_series(&w, "faults", &f.faults);
 			row_series(&w, "large_share", &f.large);
+			row_series(&w, "folios_per_mib", &f.folios);
 			row_series(&w, "peak_kb", &f.kb);
 		}
 	}

@@ -42,7 +42,8 @@ bool size_wanted(unsigned int kb)
 static void usage(FILE *f)
 {
 	fprintf(f,
-"Usage: folio-workload [--quick] [--folio KIB] [--repeats N] [--json FILE] WORKLOAD\n"
+"Usage: folio-workload [--quick] [--folio KIB] [--repeats N] [--set SWITCH=VALUE]... [--json FILE]\n"
+"                      WORKLOAD\n"
 "\n"
 "Runs real programs, which are in " PROGRAMS ", with anonymous memory of every program in\n"
 "folios of 4 (off), 64 and 2048 KiB. Needs root and a machine of its own: see wf workload.\n"
@@ -60,20 +61,34 @@ static void fixed_addresses(char **argv)
 		execv("/proc/self/exe", argv);
 }
 
+/* SWITCH=VALUE, in THP_DIR; a kernel that has no such switch is left as it is. */
+static bool switch_set(const char *set)
+{
+	const char *eq = strchr(set, '=');
+	char path[256];
+
+	snprintf(path, sizeof(path), THP_DIR "/%.*s", eq ? (int)(eq - set) : 0, set);
+	if (eq && (access(path, F_OK) || setting_set(path, eq + 1)))
+		return true;
+	fprintf(stderr, "folio-workload: \"%s\" cannot be set\n", set);
+	return false;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option longopts[] = {
 		{ "quick", no_argument, NULL, 'q' },
 		{ "folio", required_argument, NULL, 'f' },
 		{ "repeats", required_argument, NULL, 'r' },
+		{ "set", required_argument, NULL, 's' },
 		{ "json", required_argument, NULL, 'j' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	const struct workload *todo = NULL;
 	struct sched_param sp = { 0 };
-	const char *json = NULL;
-	unsigned int i;
+	const char *json = NULL, *sets[8];
+	unsigned int i, nr_sets = 0;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
@@ -88,6 +103,10 @@ int main(int argc, char **argv)
 			break;
 		case 'r':
 			opt.repeats = (unsigned int)atoi(optarg);
+			break;
+		case 's':
+			if (nr_sets < ARRAY_SIZE(sets))
+				sets[nr_sets++] = optarg;
 			break;
 		case 'j':
 			json = optarg;
@@ -115,6 +134,9 @@ int main(int argc, char **argv)
 	}
 	/* programs share the CPU as they do everywhere */
 	sched_setscheduler(0, SCHED_OTHER, &sp);
+	for (i = 0; i < nr_sets; i++)
+		if (!switch_set(sets[i]))
+			return 2;
 	mkdir(WORKDIR, 0700);
 	if (chdir(WORKDIR))
 		return 1;

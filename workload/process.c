@@ -232,19 +232,41 @@ pid_t process_child(pid_t pid)
 	return proc_read(pid, name, buf, sizeof(buf)) ? atoi(buf) : 0;
 }
 
-/**
- * process_large_share - share of its anonymous memory in folios of 64 KiB and more
- *
- * Return: 0 to 1, or -1 when it cannot be told.
- */
-double process_large_share(pid_t pid)
+/* Add what a range of a process' memory is in; @m's fields are still sums of pages. */
+static void range_memory(struct memory *m, double *pages, const struct snapshot *s)
 {
+	uint64_t first = 0, end = 0, pfn;
+	size_t i, kb = 0, per;
+
+	for (i = 0; s->pfns && i < s->pages; i++) {
+		if (!(s->pme[i] & PM_PRESENT))
+			continue;
+		pfn = PM_PFN(s->pme[i]);
+		if (pfn < first || pfn >= end) {
+			kb = snapshot_folio_kb(s, i);
+			per = kb * KB / pgsize ? kb * KB / pgsize : 1;
+			first = pfn - pfn % per;
+			end = first + per;
+		}
+		*pages += 1;
+		m->large_share += kb >= 64;
+		m->folios_per_mib += 1.0 / (double)(end - first);
+	}
+}
+
+/**
+ * process_memory - the folios that a process' anonymous memory is in
+ *
+ * Both fields are -1 when they cannot be told.
+ */
+struct memory process_memory(pid_t pid)
+{
+	struct memory m = { 0 };
 	unsigned long from, to;
-	double large = 0, all = 0;
 	char path[64], line[512], mode[8], name[256];
 	struct snapshot s;
+	double pages = 0;
 	int pagemap;
-	size_t i, n;
 	FILE *maps;
 
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", pid);
@@ -259,19 +281,18 @@ double process_large_share(pid_t pid)
 			continue;
 		if (!snapshot_of(&s, pagemap, (void *)from, to - from))
 			continue;
-		for (i = 0, n = 0; i < s.pages; i++)
-			n += !!(s.pme[i] & PM_PRESENT);
-		if (n && s.pfns) {
-			all += (double)n;
-			large += (double)n * large_share(&s, NULL);
-		}
+		range_memory(&m, &pages, &s);
 		snapshot_free(&s);
 	}
 	if (maps)
 		fclose(maps);
 	if (pagemap >= 0)
 		close(pagemap);
-	return all > 0 ? large / all : -1;
+	if (!pages)
+		return (struct memory){ -1, -1 };
+	m.large_share /= pages;
+	m.folios_per_mib /= pages * (double)pgsize / (double)MB;
+	return m;
 }
 
 /**

@@ -28,7 +28,7 @@ static const char *const cases[][PHASES] = {
 
 /* What is measured of a phase, over the repeats. */
 struct figures {
-	struct series per_op, faults, p50, p99, p999, max, large;
+	struct series per_op, faults, p50, p99, p999, max, large, folios;
 	struct series ops, cow, fork, peak;	/* of the phase "save" */
 };
 
@@ -90,12 +90,15 @@ static bool phase(struct run *r, size_t ops, struct figures *f)
 {
 	uint64_t faults = process_faults(r->server.pid), busy = 0, from, to;
 	size_t n, peak = anon_kb(), kb;
+	struct memory memory;
 
 	for (n = 0; ops ? n < ops : n < MOST_OPS; n++) {
 		uint32_t key = key_draw(r);
 
 		if (!ops && n % GLANCE == 0 && !process_has_memory(r->child))
 			break;
+		if (n % 4096 == 0)
+			progress(&r->w);
 		if (n % 512 == 0) {
 			kb = anon_kb();
 			peak = kb > peak ? kb : peak;
@@ -117,7 +120,9 @@ static bool phase(struct run *r, size_t ops, struct figures *f)
 	series_add(&f->p99, percentile(r->sample, n, 0.99));
 	series_add(&f->p999, percentile(r->sample, n, 0.999));
 	series_add(&f->max, r->sample[n - 1]);
-	series_add(&f->large, process_large_share(r->server.pid));
+	memory = process_memory(r->server.pid);
+	series_add(&f->large, memory.large_share);
+	series_add(&f->folios, memory.folios_per_mib);
 	series_add(&f->ops, (double)n);
 	series_add(&f->peak, (double)peak);
 	return true;
@@ -179,7 +184,7 @@ static bool server_run(struct run *r, const char *program, size_t keys,
 	if (!client_load(&r->client))
 		lost(r, "the data set could not be loaded");
 	else
-		ok = phase(r, keys / 8, &f[BEFORE]) && save(r, &f[SAVE]) &&
+		ok = phase(r, keys / 16, &f[BEFORE]) && save(r, &f[SAVE]) &&
 		     phase(r, keys / 4, &f[AFTER]) && verify(r);
 	client_close(&r->client);
 	program_kill(&r->server);
@@ -196,6 +201,7 @@ static void rows(const struct where *w, enum phase p, const struct figures *f)
 	row_series(w, "p999", &f->p999);
 	row_series(w, "max", &f->max);
 	row_series(w, "large_share", &f->large);
+	row_series(w, "folios_per_mib", &f->folios);
 	row_series(w, "peak_kb", &f->peak);
 	if (p != SAVE)
 		return;

@@ -22,17 +22,17 @@ static const struct stressor {
 	size_t bytes;		/* that a worker uses, where an option says so */
 	const char *more[4];
 } stressors[] = {
-	{ "vm", "--vm", 4000, 32 * MB, { "--vm-bytes", "32m", "--vm-method", "rand-set" } },
-	{ "fork", "--fork", 24, 0, { "--fork-vm" } },
+	{ "vm", "--vm", 2000, 32 * MB, { "--vm-bytes", "32m", "--vm-method", "rand-set" } },
+	{ "fork", "--fork", 16, 0, { "--fork-vm" } },
 	{ "mmapfork", "--mmapfork", 8, 16 * MB, { "--mmapfork-bytes", "16m" } },
 	{ "mmapcow", "--mmapcow", 10000, 0, { NULL } },
 	{ "mmapcow-fork", "--mmapcow", 10000, 0, { "--mmapcow-fork" } },
 	{ "mmapcow-free", "--mmapcow", 10000, 0, { "--mmapcow-free" } },
 	{ "madvise", "--madvise", 4, 0, { NULL } },
-	{ "mincore", "--mincore", 200, 0, { NULL } },
+	{ "mincore", "--mincore", 100, 0, { NULL } },
 	{ "mremap", "--mremap", 40, 8 * MB, { "--mremap-bytes", "8m" } },
 	{ "bigheap", "--bigheap", 4000, 64 * MB, { "--bigheap-bytes", "64m" } },
-	{ "malloc", "--malloc", 80000, 0, { "--malloc-bytes", "256k", "--malloc-touch" } },
+	{ "malloc", "--malloc", 10000, 0, { "--malloc-bytes", "256k", "--malloc-touch" } },
 };
 
 /* A number out of stress-ng's results, or -1. */

@@ -35,6 +35,12 @@ struct used {
 	uint64_t faults;	/* that needed no I/O */
 };
 
+/* What a process' anonymous memory is in. */
+struct memory {
+	double large_share;	/* share of it in folios of 64 KiB and more */
+	double folios_per_mib;	/* 256 of 4 KiB, half a one of 2 MiB */
+};
+
 bool sizes_always(unsigned int kb);
 bool program_start(struct program *p, const struct where *w, char *const argv[]);
 bool program_end(struct program *p, struct used *used);
@@ -45,7 +51,7 @@ const char *program_log(void);
 uint64_t process_faults(pid_t pid);
 bool process_has_memory(pid_t pid);
 pid_t process_child(pid_t pid);
-double process_large_share(pid_t pid);
+struct memory process_memory(pid_t pid);
 size_t anon_kb(void);
 
 void rows_ops(const struct where *w, const struct series *per_op);
