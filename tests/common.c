@@ -887,6 +887,14 @@ int cgroup_limit(long bytes)
 	return file_write(CGROUP "memory.max", buf);
 }
 
+void cgroup_reclaim(long bytes)
+{
+	char buf[32];
+
+	snprintf(buf, sizeof(buf), "%ld", bytes);
+	file_write(CGROUP "memory.reclaim", buf);
+}
+
 long cgroup_current(void)
 {
 	char buf[64];

@@ -726,6 +726,30 @@ static int clean_swap(const struct layout *l, const char *mode)
 	return KSFT_PASS;
 }
 
+/* The child has none of the written pages any more, only what was copied along. */
+static int clean_lazyfree_shared(const struct layout *l, const char *mode)
+{
+	struct region r;
+	struct peer p;
+	int n;
+
+	NEED(need_swap());
+	NEED(cgroup_enter());
+	NEED(get(&r, l, folios(l)));
+	n = r.pages / 2 + 1;
+	NEED(peer_fork(&p));
+	stamp_range(r.mem, 0, n, 1);
+	FAIL_IF(!peer_quit(&p), "child");
+	NEED(peer_fork(&p));
+	FAIL_IF(!peer_munmap(&p, r.mem, n * PAGE), "child, munmap");
+	SYS(madvise(r.mem, r.size, MADV_FREE));
+	cgroup_reclaim(r.size);
+	FAIL_IF(!peer_stamped(&p, r.mem + n * PAGE, n, r.pages - n, 0),
+		"child, after the parent's MADV_FREE and reclaim");
+	FAIL_IF(!peer_quit(&p), "second child");
+	return KSFT_PASS;
+}
+
 static int clean_lazyfree(const struct layout *l, const char *mode)
 {
 	struct region r;
@@ -939,6 +963,8 @@ static const struct test_case cases[] = {
 	{ "userfaultfd-wp sees each write and no other", uffd_wp, ON_LARGE },
 	{ "pages copied along survive swap", clean_swap, ON_LARGE },
 	{ "nothing written after MADV_FREE is lost", clean_lazyfree, ON_LARGE },
+	{ "copied along, then shared again, outlives MADV_FREE by the other",
+	  clean_lazyfree_shared, ON_LARGE },
 	{ "a memory cgroup at its limit", memcg_limit, ON_LARGE },
 	{ "threads that write to the same pages lose nothing", threads, ON_LARGE },
 	{ "zero page: read first, then written", zero_read_first, ON_64K_UP },

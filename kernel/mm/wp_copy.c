@@ -15,8 +15,9 @@
  *   and not in the swap cache, and shrink_folio_list() marks every such folio
  *   dirty when it adds it to the swap cache, whatever its PTEs say. A write
  *   after that sets the dirty bit of the PTE, which try_to_unmap() collects.
- * - MADV_FREE. It cleans PTEs and folio anyway. What was never written since
- *   may be dropped, by the contract of MADV_FREE; what is written is dirty.
+ * - MADV_FREE. It takes a clean folio for one whose contents nobody needs, and
+ *   does not ask whether others map it: after another fork the child's pages
+ *   would be dropped with the parent's. So the folio itself is marked dirty.
  * - Migration and collapse keep the dirty bit or set it, never clear it. KSM
  *   marks folio or stable page dirty itself.
  * - Soft-dirty. With tracking on, a page without the soft-dirty bit has to be
@@ -556,6 +557,7 @@ static bool wp_copy_map(struct vm_fault *vmf, struct folio *new,
 	if (old) {
 		/* One reference for each mapping, taken before it is made. */
 		folio_ref_add(new, nr - 1);
+		folio_set_dirty(new);
 		folio_add_new_anon_rmap(new, vma, addr, RMAP_EXCLUSIVE);
 		folio_add_lru_vma(new, vma);
 		wp_copy_set_ptes(vmf, new, ptep, addr);
@@ -737,6 +739,7 @@ static unsigned int wp_copy_fill(struct vm_fault *vmf, struct folio *old)
 
 		if (!new)
 			continue;
+		folio_set_dirty(new);
 		folio_add_new_anon_rmap(new, vma, addr, RMAP_EXCLUSIVE);
 		folio_add_lru_vma(new, vma);
 		set_pte_at(mm, addr, ptep + i,
