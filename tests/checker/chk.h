@@ -101,6 +101,7 @@ enum {
 	F_UWRITTEN = 512,	/* written since the last uffd-wp */
 	F_SDW = 1024,		/* written since soft-dirty was cleared */
 	F_MERGE = 2048,
+	F_UNSHARED = 8192,	/* read through a pin, and not written since */
 	F_SINCE = 4096,		/* written since its process was in a fork */
 	F_VMA = F_MAPPED | F_R | F_W | F_SHARED | F_LOCKED | F_WIPE |
 		F_DONTFORK | F_UFFD,
@@ -208,6 +209,7 @@ void m_pin_drop(int k);
 void bytes_make(unsigned char *dst, uint32_t off, uint32_t len, uint64_t seed, int style);
 uint64_t m_hash(int p);
 unsigned int m_written(void);
+bool m_shared(const struct mpage *m);
 
 /* --------------------------------------------------------------- executor */
 

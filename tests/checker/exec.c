@@ -246,6 +246,21 @@ static bool any_lazy(int p, const struct op *op)
 }
 
 /*
+ * Stock's MADV_FREE drops what others still need (7.3.4): a pin for reading copies a
+ * shared page and leaves PTE and folio clean; after the next fork MADV_FREE in one
+ * process takes the folio for clean, and reclaim drops it in both.
+ */
+static bool free_loses(int p, const struct op *op)
+{
+	unsigned int i;
+
+	for (i = op->a; i < op->a + op->n; i++)
+		if ((S->pr[p].pg[i].fl & F_UNSHARED) && m_shared(&S->pr[p].pg[i]))
+			return true;
+	return false;
+}
+
+/*
  * /proc/<pid>/mem cannot wait for a userfaultfd handler: a forced write to a page
  * that is write-protected for one fails, on every kernel.
  */
@@ -289,7 +304,7 @@ static int do_madvise(struct op *o)
 		return SKIP;
 	switch (adv) {
 	case MADV_FREE:
-		if ((m->fl & (F_SHARED | F_LOCKED)) || any_pin(p, o, true))
+		if ((m->fl & (F_SHARED | F_LOCKED)) || any_pin(p, o, true) || free_loses(p, o))
 			return SKIP;
 		break;
 	case MADV_DONTNEED:
@@ -615,6 +630,7 @@ static int do_op(struct op *o)
 			o->n = 64;
 		if (o->t == OP_PVWRITE)
 			model_write(o->q, o, false);
+		set_flags(o->q, o, F_UNSHARED, 0);
 		return command(p, o, 0);
 	case OP_FORK:
 		return do_fork(o);

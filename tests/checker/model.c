@@ -61,7 +61,7 @@ static void m_lose_content(struct mpage *m)
 	m->c = ZEROC;
 	m->alt = NOALT;
 	m->pin = 0;
-	m->fl &= (uint16_t)~(F_WPEXP | F_UWRITTEN | F_SDW | F_SINCE);
+	m->fl &= (uint16_t)~(F_WPEXP | F_UWRITTEN | F_SDW | F_SINCE | F_UNSHARED);
 }
 
 void m_clear(struct mpage *m)
@@ -182,6 +182,7 @@ void m_write(int p, unsigned int page, uint32_t off, uint32_t len, uint64_t seed
 		m->alt = alt;
 	}
 	m->fl |= F_SDW | F_SINCE;
+	m->fl &= (uint16_t)~F_UNSHARED;
 	if (m->fl & F_UFFD)
 		m->fl |= F_UWRITTEN;
 	pin_note(m);
@@ -357,4 +358,10 @@ unsigned int m_written(void)
 		for (i = 0; i < NPAGES; i++)
 			n += !!(S->pr[p].pg[i].fl & F_SINCE);
 	return n;
+}
+
+/* Does somebody else have the page, too? Asked of the model, which may say yes too often. */
+bool m_shared(const struct mpage *m)
+{
+	return m->c != ZEROC && S->ref[m->c] > 1;
 }

@@ -223,7 +223,7 @@ static const char *const recipes[] = {
 	"mwoxC", "mwFvxyKC", "mwlFxyoKC", "mwDFdpxyPC", "mwrFERxC", "mwFEsSxC",
 	"mwpFyxPC", "mwFpxPyKiPC", "mwcFxyC", "mwlxlxoC", "mwFlExoC", "mwDFdkxyPC",
 	"mwzFxyKC", "mwozxC", "mwFoEwC", "mwOFxyKC", "mwFyyxxKC", "mwvFExC",
-	"mwloC", "mwlLoC", "mhwxC", "mhxwKC",
+	"mwloC", "mwlLoC", "mwFxEFLoKC", "mwFxEFyLoKC", "mwFxEFLyoKC", "mhwxC", "mhxwKC",
 	/* a pin of what another page's fault made writable; a page in a pipe only */
 	"mwFEwpFxPC", "mwFExpFwPKC", "mwFEwkFnyP", "mwkFnyPK", "mwkFnywPK",
 	/* exclusive and write-protected pages beside shared ones */

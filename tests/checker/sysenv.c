@@ -238,17 +238,6 @@ int env_do(const struct op *op, pid_t pid)
 	return -1;
 }
 
-static long stat_of(const char *name)
-{
-	char buf[4096], key[40], *s;
-
-	cg_get(buf, sizeof(buf), "memory.stat");
-	snprintf(key, sizeof(key), "%s ", name);
-	for (s = buf; s && strncmp(s, key, strlen(key)); s = s ? strchr(s, '\n') : s, s = s ? s + 1 : s)
-		;
-	return s ? atol(s + strlen(key)) : 0;
-}
-
 /* Bytes that the processes have together. */
 long env_memory(void)
 {
@@ -257,23 +246,26 @@ long env_memory(void)
 	return cg_get(buf, sizeof(buf), "memory.current");
 }
 
-/* All processes are gone: so must be their memory (counters lag a little). */
+/*
+ * All processes are gone: so must be their memory, also what nobody maps. The
+ * counters lag a little; some hundred KiB are the kernel's own.
+ */
 bool env_memory_back(char *msg, size_t len)
 {
 	struct timespec ts = { 0, 50000000 };
-	long anon = 0, swap = 0;
+	long all = 0, swap = 0;
 	char buf[64];
 	int i;
 
 	if (access(cg, F_OK))
 		return true;
 	for (i = 0; i < 100; i++) {
-		anon = stat_of("anon");
+		all = env_memory();
 		swap = cg_get(buf, sizeof(buf), "memory.swap.current");
-		if (anon <= 512 << 10 && swap <= 128 << 10)
+		if (all <= 4 << 20 && swap <= 128 << 10)
 			return true;
 		nanosleep(&ts, NULL);
 	}
-	snprintf(msg, len, "memory did not come back: anon %ld, swap %ld bytes", anon, swap);
+	snprintf(msg, len, "memory did not come back: %ld, swap %ld bytes", all, swap);
 	return false;
 }
