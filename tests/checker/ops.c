@@ -205,7 +205,7 @@ static unsigned int pick_type(struct rng *r)
  *	m map, w write, h read all; x write a part, y the child writes a part
  *	F fork, E the child exits; D and d: MADV_DONTFORK of a part, and undone
  *	r, R read-only and back; s, S the same for a part; g forced write
- *	l MADV_FREE a part, L all; o MADV_PAGEOUT; z MADV_DONTNEED, n munmap a part
+ *	l MADV_FREE a part, L all; o MADV_PAGEOUT; G reclaim what the memcg has; z MADV_DONTNEED, n munmap a part
  *	v mremap a part a little off; X split; c clear soft-dirty
  *	u register with userfaultfd, U write-protect a part
  *	p pin a part, k splice a part, P read through the pin, i write through it
@@ -223,7 +223,7 @@ static const char *const recipes[] = {
 	"mwoxC", "mwFvxyKC", "mwlFxyoKC", "mwDFdpxyPC", "mwrFERxC", "mwFEsSxC",
 	"mwpFyxPC", "mwFpxPyKiPC", "mwcFxyC", "mwlxlxoC", "mwFlExoC", "mwDFdkxyPC",
 	"mwzFxyKC", "mwozxC", "mwFoEwC", "mwOFxyKC", "mwFyyxxKC", "mwvFExC",
-	"mwloC", "mwlLoC", "mwFxEFLoKC", "mwFxEFyLoKC", "mwFxEFLyoKC", "mhwxC", "mhxwKC",
+	"mwloC", "mwlLoC", "mwlGC", "mwlxGC", "mwFxEFLGKC", "mwFxEFyLGKC", "mwFxEFLyGKC", "mhwxC", "mhxwKC",
 	/* a pin of what another page's fault made writable; a page in a pipe only */
 	"mwFEwpFxPC", "mwFExpFwPKC", "mwFEwkFnyP", "mwkFnyPK", "mwkFnywPK",
 	/* exclusive and write-protected pages beside shared ones */
@@ -293,6 +293,7 @@ static void row_next(struct rng *r, struct op *op)
 	case 'g': op->t = OP_MEMWRITE; break;
 	case 'l': case 'L': op->t = OP_MADVISE; op->v = 1; break;
 	case 'o': case 'O': op->t = OP_MADVISE; op->v = 3; break;
+	case 'G': op->t = OP_RECLAIM; op->v = 16; break;
 	case 'z': op->t = OP_MADVISE; op->v = 0; break;
 	case 'n': op->t = OP_MUNMAP; break;
 	case 'v':
