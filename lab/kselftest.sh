@@ -15,7 +15,6 @@ kselftest_table() {
 	khugepaged-mthp         10 - khugepaged -c 4 mthp_khugepaged:anon
 	split_huge_page_test    15 - split_huge_page_test
 	transhuge-stress         5 - transhuge-stress -d 20
-	folio_split_race_test   10 - folio_split_race_test
 	prctl_thp_disable        5 - prctl_thp_disable
 	madv_populate            5 q madv_populate
 	guard-regions           10 q guard-regions
@@ -76,6 +75,7 @@ kselftest_table() {
 	thuge-gen                5 - thuge-gen
 	hugetlb-soft-offline     5 - hugetlb-soft-offline
 	hugetlb-read-hwpoison    5 - hugetlb-read-hwpoison
+	folio_split_race_test   10 - folio_split_race_test
 	END
 }
 

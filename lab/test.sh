@@ -51,6 +51,8 @@ done
 # kernel many times as long. What hangs still says nothing for too long.
 time_factor=1
 [ -z "$debug" ] || time_factor=8
+# A selftest may say nothing for as long as it may take at all.
+[ -z "$selftests" ] || WF_STALL=${WF_STALL:-$((1260 * time_factor))}
 WF_STALL=${WF_STALL:-$((300 * (1 + time_factor / 4)))}
 WF_TIMEOUT=${WF_TIMEOUT:-$((7200 * (1 + time_factor / 4)))}
 
