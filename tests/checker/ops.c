@@ -224,6 +224,8 @@ static const char *const recipes[] = {
 	"mwpFyxPC", "mwFpxPyKiPC", "mwcFxyC", "mwlxlxoC", "mwFlExoC", "mwDFdkxyPC",
 	"mwzFxyKC", "mwozxC", "mwFoEwC", "mwOFxyKC", "mwFyyxxKC", "mwvFExC",
 	"mwloC", "mwlLoC", "mwlGC", "mwlxGC", "mwFxEFLGKC", "mwFxEFyLGKC", "mwFxEFLyGKC", "mhwxC", "mhxwKC",
+	/* exclusive pages amid shared ones of their folio, read-only and pinned */
+	"mwDFdprRwPC", "mwDFdprRxPKC", "mwDFdprRwPiPC",
 	/* a pin of what another page's fault made writable; a page in a pipe only */
 	"mwFEwpFxPC", "mwFExpFwPKC", "mwFEwkFnyP", "mwkFnyPK", "mwkFnywPK",
 	/* exclusive and write-protected pages beside shared ones */
