@@ -167,11 +167,15 @@ kselftest_start() {
 
 # kselftest_compare A B: both kernels' results, as tap.awk prints them, in one table:
 # program, case, result in A, result in B, reason. Cases of one name are told apart by
-# their number, addresses in names are not.
+# their number. Some names hold what was measured: cases that only one kernel has are
+# the same if their names differ in figures alone.
 kselftest_compare() {
 	awk -F'\t' -v OFS='\t' '
+		function figures_aside(key) {
+			gsub(/0x[0-9a-f]+|[0-9.]+/, "#", key)
+			return key
+		}
 		{
-			gsub(/0x[0-9a-f]+/, "0x…", $3)
 			key = $2 OFS $3
 			n = ++seen[FILENAME, key]
 			if (n > 1)
@@ -181,8 +185,20 @@ kselftest_compare() {
 		FILENAME == ARGV[1] { a[key] = $1; why_a[key] = $4; next }
 		{ b[key] = $1; why_b[key] = $4 }
 		END {
+			for (k in b)
+				if (!(k in a))
+					alone[f = figures_aside(k), ++left[f]] = k
 			for (i = 1; i <= nr; i++) {
 				k = keys[i]
+				f = figures_aside(k)
+				if (k in a && !(k in b) && left[f]) {
+					other = alone[f, left[f]--]
+					b[k] = b[other]
+					why_b[k] = why_b[other]
+					delete b[other]
+				} else if (!(k in a) && !(k in b)) {
+					continue
+				}
 				print k, (k in a) ? a[k] : "none", (k in b) ? b[k] : "none", \
 					b[k] != "pass" && why_b[k] != "" ? why_b[k] : why_a[k]
 			}
