@@ -212,6 +212,8 @@ int main(int argc, char **argv)
 	char *end;
 	int c;
 
+	/* Before the arguments are taken apart: it starts this program anew. */
+	fixed_addresses(argv);
 	while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
 		switch (c) {
 		case 'q':
@@ -268,7 +270,6 @@ int main(int argc, char **argv)
 	for (i = 0; i < ARRAY_SIZE(experiments); i++)
 		some |= chosen[i];
 
-	fixed_addresses(argv);
 	core_init();
 	for (i = 0; i < ARRAY_SIZE(experiments); i++) {
 		if (some && !chosen[i])
