@@ -55,7 +55,7 @@ enum wp_copy_mode wp_copy_mode __read_mostly = WP_COPY_AUTO;
 
 /* The orders that wp_copy_max_kb lets a fault copy to. */
 static unsigned int wp_copy_max_kb __read_mostly;
-static unsigned long wp_copy_orders_mask __read_mostly;
+unsigned long wp_copy_orders_mask __read_mostly;
 
 static void wp_copy_set_max(unsigned int kb)
 {
@@ -69,89 +69,162 @@ static void wp_copy_set_max(unsigned int kb)
 	WRITE_ONCE(wp_copy_orders_mask, mask);
 }
 
-/* Where the policy reads from: one page table, and its neighbours. */
-struct wp_copy_view {
-	struct vm_fault *vmf;
-	pte_t *table;		/* first PTE of the locked page table */
-	unsigned long base;	/* number of the page that it maps */
-	unsigned long start;	/* pages of it that are in the VMA, from here */
-	unsigned long nr;	/* and that many */
-};
-
-static __always_inline enum wp_copy_state wp_copy_pte_state(pte_t pte)
-{
-	if (!pte_write(pte) || !pte_present(pte))
-		return WP_COPY_OTHER;
-	return pte_dirty(pte) ? WP_COPY_WRITTEN : WP_COPY_UNWRITTEN;
-}
-
 /*
- * A sequential run does not end with the page table. Look into the one before
- * or behind, without its lock: this is evidence for a guess, nothing that is
- * acted upon. Only on the way to a large copy, so mapping it once a page is
- * good enough.
+ * What a PTE tells about the page at its address: whether it is private to this
+ * process, or at least writable, and whether the program has written it.
  */
-static noinline enum wp_copy_state
-wp_copy_state_beyond(struct vm_fault *vmf, unsigned long addr)
+static __always_inline bool wp_copy_private(pte_t pte)
 {
-	const struct vm_area_struct *vma = vmf->vma;
-	pte_t *ptep, pte;
-
-	if (addr - vma->vm_start >= vma->vm_end - vma->vm_start ||
-	    ((addr ^ vmf->address) & PUD_MASK))
-		return WP_COPY_OTHER;
-	/* Within what one PUD maps, PMDs are neighbours as addresses are. */
-	ptep = pte_offset_map(vmf->pmd + ((long)(addr >> PMD_SHIFT) -
-					  (long)(vmf->address >> PMD_SHIFT)), addr);
-	if (!ptep)
-		return WP_COPY_OTHER;
-	pte = ptep_get_lockless(ptep);
-	pte_unmap(ptep);
-	return wp_copy_pte_state(pte);
+	return pte_write(pte) && pte_present(pte);
 }
 
-static __always_inline enum wp_copy_state wp_copy_state(const void *ctx,
-							unsigned long page)
+static __always_inline bool wp_copy_written(pte_t pte)
 {
-	const struct wp_copy_view *view = ctx;
-
-	if (unlikely(page - view->start >= view->nr))
-		return wp_copy_state_beyond(view->vmf, page << PAGE_SHIFT);
-	return wp_copy_pte_state(ptep_get(view->table + (page - view->base)));
+	return wp_copy_private(pte) && pte_dirty(pte);
 }
 
 /*
- * Are these @nr PTEs, from @ptep on, read-only mappings of consecutive pages of
- * @folio, @page the first, that differ from @like only in what a batch may
- * differ, and none of them exclusive?
+ * A sequential run does not end with the page table. Map the one before (@step
+ * is -1) or behind (1), where @addr is, without its lock: what is read there is
+ * evidence for a guess, nothing that is acted upon. Within what one PUD maps,
+ * PMDs are neighbours as addresses are.
  *
- * Read-only is not enough: an exclusive page must be reused, as it may be
- * pinned, and a mixture of both is normal (pages that fork had to copy early,
- * that came back from swap, or that mprotect() left read-only). Neither needs a
- * run of read-only PTEs be of one folio, nor address and folio be aligned to
- * each other: mremap() sees to that. Protnone, userfaultfd-wp and the like show
- * as a difference to @like, which has none of them.
+ * Return: the PTE of @addr, or NULL.
+ */
+static __always_inline pte_t *wp_copy_map_beyond(struct vm_fault *vmf,
+						 unsigned long addr, int step)
+{
+	if (addr < vmf->vma->vm_start || addr >= vmf->vma->vm_end ||
+	    ((addr ^ vmf->address) & PUD_MASK))
+		return NULL;
+	return pte_offset_map(vmf->pmd + step, addr);
+}
+
+/* Is the last page before this page table, or the first behind it, written? */
+static __always_inline bool wp_copy_written_beyond(struct vm_fault *vmf, int step)
+{
+	const unsigned long addr = (vmf->address & PMD_MASK) +
+				   (step < 0 ? -PAGE_SIZE : PMD_SIZE);
+	pte_t *ptep = wp_copy_map_beyond(vmf, addr, step);
+	bool ret;
+
+	if (!ptep)
+		return false;
+	ret = wp_copy_written(ptep_get_lockless(ptep));
+	pte_unmap(ptep);
+	return ret;
+}
+
+/* How many pages in a row are written there, from @addr on, at most @nr? */
+static noinline unsigned int wp_copy_run_beyond(struct vm_fault *vmf,
+						unsigned long addr, int step,
+						unsigned int nr)
+{
+	pte_t *ptep = wp_copy_map_beyond(vmf, addr, step);
+	unsigned int i;
+
+	if (!ptep)
+		return 0;
+	/* As far as this page table and the VMA reach. */
+	if (step < 0)
+		nr = min3(nr, pte_index(addr) + 1UL,
+			  ((addr - vmf->vma->vm_start) >> PAGE_SHIFT) + 1);
+	else
+		nr = min3(nr, PTRS_PER_PTE - pte_index(addr),
+			  (vmf->vma->vm_end - addr) >> PAGE_SHIFT);
+	for (i = 0; i < nr; i++)
+		if (!wp_copy_written(ptep_get_lockless(ptep + (long)i * step)))
+			break;
+	pte_unmap(ptep);
+	return i;
+}
+
+/*
+ * How many pages in a row are written just below the aligned block of 1 << @order
+ * pages around the fault (@step is -1), or just above it (1)? Counts to @max.
+ * Without the VMA, @vma, pages beyond its ends may count.
  *
  * Context: PTE lock held.
  */
-static bool wp_copy_range_shared(struct folio *folio, struct page *page,
-				 pte_t *ptep, pte_t like, unsigned int nr)
+static __always_inline unsigned int
+wp_copy_run(struct vm_fault *vmf, unsigned int order, int step,
+	    unsigned long max, const struct vm_area_struct *vma)
 {
-	pte_t pte = ptep_get(ptep);
-	unsigned int i;
+	const unsigned long size = PAGE_SIZE << order;
+	const unsigned long first = ALIGN_DOWN(vmf->address, size);
+	const unsigned long addr = step < 0 ? first - PAGE_SIZE : first + size;
+	const unsigned long left = step < 0 ? pte_index(first) :
+				   PTRS_PER_PTE - pte_index(first) - (1UL << order);
+	pte_t *ptep = vmf->pte - pte_index(vmf->address) + pte_index(first);
+	unsigned int nr, i;
 
-	if (!pte_present(pte) || pte_pfn(pte) != page_to_pfn(page))
-		return false;
-	like = pfn_pte(pte_pfn(pte), pte_pgprot(like));
-	if (!pte_same(__pte_batch_clear_ignored(pte, FPB_RESPECT_WRITE),
-		      __pte_batch_clear_ignored(like, FPB_RESPECT_WRITE)))
-		return false;
-	if (folio_pte_batch_flags(folio, NULL, ptep, &pte, nr,
-				  FPB_RESPECT_WRITE) != nr)
-		return false;
-	for (i = 0; i < nr; i++)
-		if (PageAnonExclusive(page + i))
-			return false;
+	if (vma)
+		max = min(max, (step < 0 ? first - vma->vm_start :
+				vma->vm_end - first - size) >> PAGE_SHIFT);
+	nr = min(max, left);
+	ptep += step < 0 ? -1 : 1 << order;
+	for (i = 0; i < nr; i++, ptep += step)
+		if (!wp_copy_written(ptep_get(ptep)))
+			return i;
+	if (likely(i == max))
+		return i;
+	return i + wp_copy_run_beyond(vmf, addr + (long)i * step * PAGE_SIZE,
+				      step, max - i);
+}
+
+/*
+ * What a PTE looks like that maps the first page of @folio as that of the fault
+ * maps its page, but for what may differ between the two: accessed, dirty.
+ */
+static pte_t wp_copy_like(struct vm_fault *vmf, struct folio *folio)
+{
+	return __pte_batch_clear_ignored(pfn_pte(folio_pfn(folio),
+						 pte_pgprot(vmf->orig_pte)),
+					 FPB_RESPECT_WRITE);
+}
+
+/*
+ * Does @pte map @page, which @like was made for, read-only and not exclusive?
+ *
+ * Read-only is not enough: an exclusive page must be reused, as it may be
+ * pinned, and a mixture of both is normal (pages that fork had to copy early,
+ * that came back from swap, or that mprotect() left read-only). Protnone,
+ * userfaultfd-wp and the like show as a difference to @like, which has none of
+ * them; and so does a page of another folio, or another of the same.
+ *
+ * Context: PTE lock held.
+ */
+static __always_inline bool wp_copy_pte_shared(pte_t pte, struct page *page,
+					       pte_t like)
+{
+	return pte_same(__pte_batch_clear_ignored(pte, FPB_RESPECT_WRITE), like) &&
+	       !PageAnonExclusive(page);
+}
+
+/*
+ * Do these @nr PTEs, from @ptep on, all map the pages of @folio from number
+ * @idx on like that? A run of read-only PTEs need not be of one folio, nor do
+ * address and folio have to be aligned to each other: mremap() sees to that.
+ *
+ * Context: PTE lock held.
+ */
+static bool wp_copy_range_shared(struct vm_fault *vmf, struct folio *folio,
+				 unsigned long idx, pte_t *ptep, unsigned int nr)
+{
+	pte_t like = pte_advance_pfn(wp_copy_like(vmf, folio), idx);
+	unsigned int i, j, step;
+
+	for (i = 0; i < nr; i += step) {
+		pte_t pte = ptep_get(ptep + i);
+
+		/* One look at a block that the architecture handles as one. */
+		step = min(pte_batch_hint(ptep + i, pte), nr - i);
+		for (j = 0; j < step; j++)
+			if (!wp_copy_pte_shared(pte, folio_page(folio, idx + i + j),
+						like))
+				return false;
+		like = pte_advance_pfn(like, step);
+	}
 	return true;
 }
 
@@ -178,46 +251,37 @@ static bool wp_copy_range_zero(pte_t *ptep, unsigned int nr)
 }
 
 /*
- * The page of @folio at the start of the block of @order, or NULL if the block
+ * Which page of @folio is at the start of the block of @order? -1 if the block
  * is not within the folio.
  */
-static struct page *wp_copy_first_page(struct vm_fault *vmf, struct folio *folio,
-				       unsigned int order)
+static long wp_copy_first_page(struct vm_fault *vmf, struct folio *folio,
+			       unsigned int order)
 {
-	const unsigned long below = (vmf->address >> PAGE_SHIFT) &
-				    ((1UL << order) - 1);
+	const unsigned long nr = 1UL << order;
+	const unsigned long below = (vmf->address >> PAGE_SHIFT) & (nr - 1);
 	const unsigned long idx = folio_page_idx(folio, vmf->page);
 
-	if (idx < below || idx - below + (1UL << order) > folio_nr_pages(folio))
-		return NULL;
-	return folio_page(folio, idx - below);
+	if (idx < below || idx - below + nr > folio_nr_pages(folio))
+		return -1;
+	return idx - below;
 }
 
-/*
- * Read the window of the dense rule around @page. Pages that are not in this
- * page table and VMA are neither written nor unwritten.
- */
-static void wp_copy_read_window(const struct wp_copy_view *view,
-				unsigned long page, u64 *written, u64 *unwritten)
+/* Of @nr PTEs from @ptep on, how many are private and how many are written? */
+struct wp_copy_count {
+	unsigned int private;
+	unsigned int written;
+};
+
+static void wp_copy_count(struct wp_copy_count *count, pte_t *ptep,
+			  unsigned long nr)
 {
-	const unsigned long base = page & -(unsigned long)WP_COPY_WINDOW;
-	const unsigned long from = max(base, view->start);
-	const unsigned long to = min(base + WP_COPY_WINDOW,
-				     view->start + view->nr);
-	const pte_t *ptep = view->table + (from - view->base);
-	u64 bit = 1ULL << (from - base);
-	unsigned long i;
+	for (; nr; nr--, ptep++) {
+		const pte_t pte = ptep_get(ptep);
 
-	*written = 0;
-	*unwritten = 0;
-	for (i = from; i < to; i++, bit <<= 1) {
-		enum wp_copy_state state;
-
-		state = wp_copy_pte_state(ptep_get((pte_t *)ptep++));
-		if (state == WP_COPY_WRITTEN)
-			*written |= bit;
-		else if (state == WP_COPY_UNWRITTEN)
-			*unwritten |= bit;
+		if (!wp_copy_private(pte))
+			continue;
+		count->private++;
+		count->written += !!pte_dirty(pte);
 	}
 }
 
@@ -231,32 +295,72 @@ static bool wp_copy_block_shared(struct vm_fault *vmf, struct folio *folio,
 {
 	const unsigned int nr = 1U << order;
 	pte_t *ptep = vmf->pte - ((vmf->address >> PAGE_SHIFT) & (nr - 1));
-	struct page *page;
+	long idx;
 
 	if (!folio)
 		return wp_copy_range_zero(ptep, nr);
-	page = wp_copy_first_page(vmf, folio, order);
-	return page && wp_copy_range_shared(folio, page, ptep, vmf->orig_pte, nr);
+	idx = wp_copy_first_page(vmf, folio, order);
+	return idx >= 0 && wp_copy_range_shared(vmf, folio, idx, ptep, nr);
 }
 
-static __always_inline void wp_copy_view_init(struct wp_copy_view *view,
-					      struct vm_fault *vmf)
+/*
+ * Drop from @orders what the folio's edge or another mapping forbids. If a block
+ * will do, then so will all the smaller ones within it.
+ */
+static unsigned long wp_copy_whole(struct vm_fault *vmf, struct folio *folio,
+				   unsigned long orders)
 {
-	struct vm_area_struct *vma = vmf->vma;
-	const unsigned long page = vmf->address >> PAGE_SHIFT;
-
-	view->vmf = vmf;
-	view->table = vmf->pte - pte_index(vmf->address);
-	view->base = page - pte_index(vmf->address);
-	view->start = max(view->base, vma->vm_start >> PAGE_SHIFT);
-	view->nr = min(view->base + PTRS_PER_PTE, vma->vm_end >> PAGE_SHIFT) -
-		   view->start;
+	while (orders && !wp_copy_block_shared(vmf, folio, highest_order(orders)))
+		orders &= ~BIT(highest_order(orders));
+	return orders;
 }
 
-static bool wp_copy_folio_crowded(struct folio *folio)
+/*
+ * A mapping of the whole folio by a PMD, whosever, is one mapping too many.
+ */
+static __always_inline bool wp_copy_folio_crowded(struct folio *folio)
 {
-	return wp_copy_crowded(folio_large_mapcount(folio),
-			       folio_nr_pages(folio));
+	const unsigned int nr = folio_large_nr_pages(folio);
+	const unsigned int mapcount = folio_large_mapcount(folio);
+
+	return wp_copy_crowded(mapcount, nr) &&
+	       wp_copy_crowded(mapcount - folio_entire_mapcount(folio), nr);
+}
+
+/*
+ * Next to the smallest block a page is written: is it a run? Where most of the
+ * memory is written runs are common, but the block is rarely whole.
+ */
+static noinline bool wp_copy_hint_run(struct vm_fault *vmf)
+{
+	const unsigned int nr = 1U << WP_COPY_MIN_ORDER;
+	pte_t *ptep = PTR_ALIGN_DOWN(vmf->pte, nr * sizeof(pte_t));
+	unsigned int i;
+
+	for (i = 0; i < nr; i++)
+		if (wp_copy_private(ptep_get(ptep + i)))
+			return false;
+	return wp_copy_run(vmf, WP_COPY_MIN_ORDER, -1, 2 * nr, NULL) == 2 * nr ||
+	       wp_copy_run(vmf, WP_COPY_MIN_ORDER, 1, 2 * nr, NULL) == 2 * nr;
+}
+
+/*
+ * The same, where what is next to the block may be in another page table.
+ * Context: PTE lock held.
+ */
+static noinline bool wp_copy_hint_edge(struct vm_fault *vmf)
+{
+	const unsigned int nr = 1U << WP_COPY_MIN_ORDER;
+	pte_t *block = PTR_ALIGN_DOWN(vmf->pte, nr * sizeof(pte_t));
+	const bool first = pte_index(vmf->address) < nr;
+	const bool last = pte_index(vmf->address) >= PTRS_PER_PTE - nr;
+
+	if (first ? !wp_copy_written_beyond(vmf, -1) :
+		    !wp_copy_written(ptep_get(block - 1)))
+		if (last ? !wp_copy_written_beyond(vmf, 1) :
+			   !wp_copy_written(ptep_get(block + nr)))
+			return false;
+	return wp_copy_hint_run(vmf);
 }
 
 /**
@@ -265,75 +369,100 @@ static bool wp_copy_folio_crowded(struct folio *folio)
  * @folio: the old folio, which is large.
  *
  * Nearly all faults of a sparse writer end here, so this reads little: the
- * mapcount of the folio for the dense rule, and what the smallest block needs
- * for the run rule, up to the first page that is not written. No larger block
- * can do with less, unless the fault is deep inside of it, and then it is not
- * one of a sequential run.
+ * mapcount of the folio for the dense rule, and for the run rule the pages next
+ * to the smallest block. No larger block can do with less, unless the fault is
+ * deep inside of it, and then it is not one of a sequential run.
  *
  * Context: PTE lock held.
  * Return: false if the copy is to be a single page.
  */
 bool __wp_copy_hint(struct vm_fault *vmf, struct folio *folio)
 {
-	const unsigned int nr = 1U << WP_COPY_MIN_ORDER;
-	const unsigned int idx = pte_index(vmf->address) & ~(nr - 1);
-	pte_t *first = vmf->pte - (pte_index(vmf->address) - idx);
-	unsigned int i;
+	const unsigned long nr = 1UL << WP_COPY_MIN_ORDER;
+	pte_t *block = PTR_ALIGN_DOWN(vmf->pte, nr * sizeof(pte_t));
 
 	if (wp_copy_folio_crowded(folio))
 		return true;
-
-	if (unlikely(idx < 2 * nr)) {
-		/* The run may go on in the next page table: ask for one page. */
-		if (idx ? wp_copy_pte_state(ptep_get(first - 1)) == WP_COPY_WRITTEN :
-			  wp_copy_state_beyond(vmf, (vmf->address & PMD_MASK) - 1) ==
-			  WP_COPY_WRITTEN)
-			return true;
-	} else {
-		for (i = 1; wp_copy_pte_state(ptep_get(first - i)) == WP_COPY_WRITTEN; i++)
-			if (i == 2 * nr)
-				return true;
-	}
-
-	first += nr;
-	if (unlikely(idx + 3 * nr > PTRS_PER_PTE)) {
-		if (idx + nr < PTRS_PER_PTE ?
-			  wp_copy_pte_state(ptep_get(first)) == WP_COPY_WRITTEN :
-			  wp_copy_state_beyond(vmf, (vmf->address & PMD_MASK) + PMD_SIZE) ==
-			  WP_COPY_WRITTEN)
-			return true;
-	} else {
-		for (i = 1; wp_copy_pte_state(ptep_get(first++)) == WP_COPY_WRITTEN; i++)
-			if (i == 2 * nr)
-				return true;
-	}
+	/* A page table is aligned to its size: the last block or the first? */
+	if (unlikely((((unsigned long)block / sizeof(pte_t) + nr) &
+		      (PTRS_PER_PTE - 1)) <= nr))
+		return wp_copy_hint_edge(vmf);
+	if (wp_copy_written(ptep_get(block - 1)) ||
+	    wp_copy_written(ptep_get(block + nr)))
+		return wp_copy_hint_run(vmf);
 	return false;
+}
+
+/* What the run rule permits of @orders, which are not empty. */
+static unsigned long wp_copy_permitted_runs(struct vm_fault *vmf,
+					    unsigned long orders)
+{
+	const unsigned long page = vmf->address >> PAGE_SHIFT;
+	const unsigned int order = __ffs(orders);
+	const unsigned long max = 2UL << highest_order(orders);
+	unsigned long permitted;
+
+	permitted = wp_copy_runs(orders, page,
+				 wp_copy_run(vmf, order, -1, max, vmf->vma));
+	if (permitted)
+		return permitted;
+	return wp_copy_runs(orders, ~page,
+			    wp_copy_run(vmf, order, 1, max, vmf->vma));
+}
+
+/*
+ * What the dense rule permits: the smallest possible @order, if its block is
+ * @whole, or WP_COPY_FILL. The window is what of it lies in the VMA.
+ */
+static unsigned long wp_copy_permitted_dense(struct vm_fault *vmf,
+					     unsigned int order, bool whole)
+{
+	const struct vm_area_struct *vma = vmf->vma;
+	const unsigned long size = PAGE_SIZE * WP_COPY_WINDOW;
+	const unsigned long fill_size = PAGE_SIZE << WP_COPY_FILL_ORDER;
+	const unsigned long start = max(ALIGN_DOWN(vmf->address, size),
+					vma->vm_start);
+	const unsigned long end = min(ALIGN_DOWN(vmf->address, size) + size,
+				      vma->vm_end);
+	const unsigned long fill = max(ALIGN_DOWN(vmf->address, fill_size), start);
+	const unsigned long fill_end = min(ALIGN_DOWN(vmf->address, fill_size) +
+					   fill_size, end);
+	pte_t *ptep = vmf->pte - ((vmf->address - start) >> PAGE_SHIFT);
+	struct wp_copy_count window = { };
+	unsigned int nr_fill, unwritten;
+
+	wp_copy_count(&window, ptep + ((fill - start) >> PAGE_SHIFT),
+		      (fill_end - fill) >> PAGE_SHIFT);
+	nr_fill = ((fill_end - fill) >> PAGE_SHIFT) - window.private;
+	if (!whole && nr_fill > WP_COPY_FILL_MAX)
+		return 0;
+	wp_copy_count(&window, ptep, (fill - start) >> PAGE_SHIFT);
+	wp_copy_count(&window, ptep + ((fill_end - start) >> PAGE_SHIFT),
+		      (end - fill_end) >> PAGE_SHIFT);
+
+	unwritten = window.private - window.written;
+	if (whole && wp_copy_dense(window.written, unwritten, 1U << order))
+		return BIT(order);
+	if (!(READ_ONCE(wp_copy_orders_mask) & BIT(WP_COPY_FILL_ORDER)) ||
+	    !wp_copy_dense(window.written, unwritten, nr_fill))
+		return 0;
+	if (window.private + nr_fill == WP_COPY_WINDOW)
+		return WP_COPY_FILL | WP_COPY_FILL_LAST;
+	return WP_COPY_FILL;
 }
 
 /* What mode "auto" permits of @orders, which are not empty. */
 static unsigned long wp_copy_permitted(struct vm_fault *vmf,
 				       struct folio *folio, unsigned long orders)
 {
-	const unsigned long page = vmf->address >> PAGE_SHIFT;
 	const unsigned int order = __ffs(orders);
-	struct wp_copy_view view;
-	unsigned long permitted;
-	u64 written, unwritten;
+	const unsigned long permitted =
+		wp_copy_whole(vmf, folio, wp_copy_permitted_runs(vmf, orders));
 
-	wp_copy_view_init(&view, vmf);
-	permitted = wp_copy_runs(orders, page, wp_copy_state, &view);
 	if (permitted || !wp_copy_folio_crowded(folio))
 		return permitted;
-
-	wp_copy_read_window(&view, page, &written, &unwritten);
-	if (order <= WP_COPY_FILL_ORDER &&
-	    wp_copy_dense(written, unwritten, page, order) &&
-	    wp_copy_block_shared(vmf, folio, order))
-		return BIT(order);
-	if ((READ_ONCE(wp_copy_orders_mask) & BIT(WP_COPY_FILL_ORDER)) &&
-	    wp_copy_dense(written, unwritten, page, WP_COPY_FILL_ORDER))
-		return WP_COPY_FILL;
-	return 0;
+	return wp_copy_permitted_dense(vmf, order,
+				       wp_copy_block_shared(vmf, folio, order));
 }
 
 /**
@@ -376,16 +505,8 @@ unsigned long __wp_copy_orders(struct vm_fault *vmf, struct folio *folio)
 
 	orders = thp_vma_suitable_orders(vma, vmf->address, orders);
 	if (orders && folio && READ_ONCE(wp_copy_mode) == WP_COPY_AUTO)
-		orders = wp_copy_permitted(vmf, folio, orders);
-
-	/*
-	 * Drop what the folio's edge or another mapping forbids. If a block
-	 * will do, then so will all the smaller ones within it.
-	 */
-	while (orders && orders != WP_COPY_FILL &&
-	       !wp_copy_block_shared(vmf, folio, highest_order(orders)))
-		orders &= ~BIT(highest_order(orders));
-	return orders;
+		return wp_copy_permitted(vmf, folio, orders);
+	return wp_copy_whole(vmf, folio, orders);
 }
 
 /*
@@ -455,7 +576,7 @@ static int wp_copy_pages(struct folio *new, struct page *page,
 }
 
 /* PTE for the faulting page, as wp_page_copy() makes it. */
-static pte_t wp_copy_pte_written(struct folio *folio, struct vm_area_struct *vma)
+static pte_t wp_copy_mk_written(struct folio *folio, struct vm_area_struct *vma)
 {
 	const pte_t pte = folio_mk_pte(folio, vma->vm_page_prot);
 
@@ -463,7 +584,7 @@ static pte_t wp_copy_pte_written(struct folio *folio, struct vm_area_struct *vma
 }
 
 /* PTE for the others: writable, but clean and not young. */
-static pte_t wp_copy_pte_unwritten(struct folio *folio, struct vm_area_struct *vma)
+static pte_t wp_copy_mk_unwritten(struct folio *folio, struct vm_area_struct *vma)
 {
 	const pte_t pte = folio_mk_pte(folio, vma->vm_page_prot);
 
@@ -485,8 +606,8 @@ static void wp_copy_set_ptes(struct vm_fault *vmf, struct folio *new,
 	const unsigned int fault = (vmf->address - addr) >> PAGE_SHIFT;
 	struct vm_area_struct *vma = vmf->vma;
 	struct mm_struct *mm = vma->vm_mm;
-	const pte_t pte = wp_copy_pte_written(new, vma);
-	const pte_t rest = wp_copy_pte_unwritten(new, vma);
+	const pte_t pte = wp_copy_mk_written(new, vma);
+	const pte_t rest = wp_copy_mk_unwritten(new, vma);
 	const unsigned int above = fault + 1;
 
 	if (above < nr)
@@ -498,13 +619,13 @@ static void wp_copy_set_ptes(struct vm_fault *vmf, struct folio *new,
 }
 
 /*
- * Replace the PTEs of the range by those of @new. @page is the first one of the
- * old pages, NULL for the zero page.
+ * Replace the PTEs of the range by those of @new. The old pages are those of
+ * @old from number @idx on, or the zero page if that is NULL.
  *
  * Return: false if the range has changed meanwhile; then nothing was done.
  */
 static bool wp_copy_map(struct vm_fault *vmf, struct folio *new,
-			struct folio *old, struct page *page, unsigned long addr)
+			struct folio *old, unsigned long idx, unsigned long addr)
 {
 	const unsigned int nr = folio_nr_pages(new);
 	struct vm_area_struct *vma = vmf->vma;
@@ -524,7 +645,7 @@ static bool wp_copy_map(struct vm_fault *vmf, struct folio *new,
 	 * we hold, and KSM has to split the folio, on which we hold a reference.
 	 */
 	if (old) {
-		if (!wp_copy_range_shared(old, page, ptep, vmf->orig_pte, nr))
+		if (!wp_copy_range_shared(vmf, old, idx, ptep, nr))
 			goto unlock;
 	} else if (!is_zero_pfn(pte_pfn(ptep_get(ptep + ((vmf->address - addr) >>
 							PAGE_SHIFT)))) ||
@@ -566,7 +687,7 @@ static bool wp_copy_map(struct vm_fault *vmf, struct folio *new,
 		 * Only now: who finds the old page with one mapping less may
 		 * reuse it, see wp_page_copy(). The references go last.
 		 */
-		folio_remove_rmap_ptes(old, page, nr, vma);
+		folio_remove_rmap_ptes(old, folio_page(old, idx), nr, vma);
 	} else {
 		map_anon_folio_pte_nopf(new, ptep, vma, addr, false);
 		add_mm_counter(mm, MM_ANONPAGES, nr);
@@ -587,8 +708,7 @@ static unsigned int wp_copy_block(struct vm_fault *vmf, struct folio *old,
 {
 	struct folio *new = wp_copy_alloc(vmf, orders);
 	struct mmu_notifier_range range;
-	struct page *page = NULL;
-	unsigned long addr;
+	unsigned long addr, idx = 0;
 	unsigned int nr;
 	bool done;
 
@@ -598,12 +718,12 @@ static unsigned int wp_copy_block(struct vm_fault *vmf, struct folio *old,
 	addr = ALIGN_DOWN(vmf->address, nr * PAGE_SIZE);
 
 	if (old) {
-		page = wp_copy_first_page(vmf, old, folio_order(new));
+		idx = wp_copy_first_page(vmf, old, folio_order(new));
 		/*
 		 * If it is the faulting page that cannot be read, the single
 		 * copy will find out; others are not our business.
 		 */
-		if (wp_copy_pages(new, page, addr, vmf)) {
+		if (wp_copy_pages(new, folio_page(old, idx), addr, vmf)) {
 			folio_put(new);
 			return 0;
 		}
@@ -617,7 +737,7 @@ static unsigned int wp_copy_block(struct vm_fault *vmf, struct folio *old,
 	mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, vmf->vma->vm_mm,
 				addr, addr + nr * PAGE_SIZE);
 	mmu_notifier_invalidate_range_start(&range);
-	done = wp_copy_map(vmf, new, old, page, addr);
+	done = wp_copy_map(vmf, new, old, idx, addr);
 	mmu_notifier_invalidate_range_end(&range);
 	if (!done) {
 		folio_put(new);
@@ -630,134 +750,227 @@ static unsigned int wp_copy_block(struct vm_fault *vmf, struct folio *old,
 	return nr;
 }
 
-/* A page of the fill: what it was and what it becomes. */
+/*
+ * The fill: pages that are still shared with the old folio, around the fault,
+ * and what they become. In the order of their addresses.
+ */
 struct wp_copy_fill {
-	struct page *page;
-	struct folio *new;
+	unsigned int nr;		/* how many there are */
+	unsigned int fault;		/* which of them is the faulting one */
+	struct {
+		unsigned char at;	/* number of its PTE from the first one on */
+		unsigned short idx;	/* number of the old page in its folio */
+		struct page *new;	/* the copy; NULL if there is none */
+	} page[WP_COPY_FILL_MAX];
 };
 
 /*
- * Does @pte still map @page of the old folio as @like maps its page, read-only
- * and not exclusive?
+ * Note down what is to be copied of the @nr pages from @start on. Without the
+ * lock: all of it is checked again before it is mapped.
  */
-static bool wp_copy_pte_shared(pte_t pte, struct page *page, pte_t like)
+static void wp_copy_fill_find(struct vm_fault *vmf, struct folio *old,
+			      unsigned long start, unsigned int nr,
+			      struct wp_copy_fill *fill)
 {
-	if (!pte_present(pte) || pte_pfn(pte) != page_to_pfn(page) ||
-	    PageAnonExclusive(page))
-		return false;
-	like = pfn_pte(pte_pfn(pte), pte_pgprot(like));
-	return pte_same(__pte_batch_clear_ignored(pte, FPB_RESPECT_WRITE),
-			__pte_batch_clear_ignored(like, FPB_RESPECT_WRITE));
+	const unsigned int fault = (vmf->address - start) >> PAGE_SHIFT;
+	pte_t *ptep = pte_offset_map(vmf->pmd, start);
+	unsigned int i;
+
+	fill->nr = 0;
+	fill->fault = WP_COPY_FILL_MAX;
+	if (!ptep)
+		return;
+	for (i = 0; i < nr; i++) {
+		const pte_t pte = ptep_get_lockless(ptep + i);
+		unsigned long idx;
+
+		if (!pte_present(pte) || pte_write(pte))
+			continue;
+		idx = pte_pfn(pte) - folio_pfn(old);
+		if (idx >= folio_nr_pages(old))
+			continue;
+		if (i == fault)
+			fill->fault = fill->nr;
+		fill->page[fill->nr].at = i;
+		fill->page[fill->nr].idx = idx;
+		fill->page[fill->nr].new = NULL;
+		if (++fill->nr == WP_COPY_FILL_MAX)
+			break;
+	}
+	pte_unmap(ptep);
+}
+
+/*
+ * Allocate the pages. All of them in one block, which is then split, is by far
+ * the cheapest; where there is none, or the placement is for a policy to say,
+ * one by one. Neither waits for memory.
+ */
+static void wp_copy_fill_alloc(struct vm_fault *vmf, struct wp_copy_fill *fill)
+{
+	const gfp_t gfp = (GFP_HIGHUSER_MOVABLE & ~__GFP_DIRECT_RECLAIM) |
+			  __GFP_NOWARN;
+	const unsigned int order = order_base_2(fill->nr);
+	struct vm_area_struct *vma = vmf->vma;
+	struct page *block = NULL;
+	unsigned int i;
+
+	if (order && !vma_policy(vma))
+		block = alloc_pages((gfp & ~__GFP_RECLAIM) | __GFP_NORETRY, order);
+	if (block) {
+		split_page(block, order);
+		for (i = 0; i < fill->nr; i++)
+			fill->page[i].new = block + i;
+		for (; i < 1U << order; i++)
+			__free_page(block + i);
+		return;
+	}
+	for (i = 0; i < fill->nr; i++) {
+		struct folio *new = vma_alloc_folio(gfp, 0, vma, vmf->address);
+
+		if (new)
+			fill->page[i].new = &new->page;
+	}
+}
+
+/*
+ * Charge and copy the pages, the faulting one last, which is then in the cache.
+ * One that cannot be had is left out.
+ */
+static void wp_copy_fill_copy(struct vm_fault *vmf, struct folio *old,
+			      unsigned long start, struct wp_copy_fill *fill)
+{
+	const gfp_t gfp = (GFP_HIGHUSER_MOVABLE & ~__GFP_DIRECT_RECLAIM) |
+			  __GFP_NOWARN;
+	struct vm_area_struct *vma = vmf->vma;
+	unsigned int i, n = fill->fault;
+
+	for (i = 0; i < fill->nr; i++) {
+		struct page *page, *from;
+
+		n = n + 1 < fill->nr ? n + 1 : 0;
+		page = fill->page[n].new;
+		from = folio_page(old, fill->page[n].idx);
+		if (!page)
+			continue;
+		if (mem_cgroup_charge(page_folio(page), vma->vm_mm, gfp) ||
+		    copy_mc_user_highpage(page, from,
+					  start + fill->page[n].at * PAGE_SIZE, vma)) {
+			folio_put(page_folio(page));
+			fill->page[n].new = NULL;
+			continue;
+		}
+		kmsan_copy_page_meta(page, from);
+		/* The contents are visible before the PTE is. */
+		__folio_mark_uptodate(page_folio(page));
+	}
+	if (fill->page[fill->fault].new)
+		folio_throttle_swaprate(page_folio(fill->page[fill->fault].new), gfp);
+}
+
+/*
+ * Map the copies. What has changed meanwhile is left as it is, and its copy in
+ * @fill; if that is the faulting page, all of them.
+ *
+ * Each step as for a large copy, see wp_copy_map().
+ *
+ * Return: how many pages were mapped.
+ */
+static unsigned int wp_copy_fill_map(struct vm_fault *vmf, struct folio *old,
+				     unsigned long start, unsigned long end,
+				     struct wp_copy_fill *fill)
+{
+	const pte_t like = wp_copy_like(vmf, old);
+	struct vm_area_struct *vma = vmf->vma;
+	struct mm_struct *mm = vma->vm_mm;
+	unsigned int n, nr, mapped = 0;
+	unsigned long todo = 0;
+	pte_t *ptep;
+
+	ptep = pte_offset_map_lock(mm, vmf->pmd, start, &vmf->ptl);
+	if (unlikely(!ptep))
+		return 0;
+	for (n = 0; n < fill->nr; n++) {
+		const unsigned int idx = fill->page[n].idx;
+
+		if (fill->page[n].new &&
+		    wp_copy_pte_shared(ptep_get(ptep + fill->page[n].at),
+				       folio_page(old, idx),
+				       pte_advance_pfn(like, idx)))
+			todo |= BIT(n);
+	}
+	if (!(todo & BIT(fill->fault)))
+		goto unlock;
+
+	flush_cache_range(vma, start, end);
+	for (n = 0; n < fill->nr; n++)
+		if (todo & BIT(n))
+			ptep_get_and_clear(mm, start + fill->page[n].at * PAGE_SIZE,
+					   ptep + fill->page[n].at);
+	flush_tlb_range(vma, start, end);
+
+	for (n = 0; n < fill->nr; n++) {
+		const unsigned long addr = start + fill->page[n].at * PAGE_SIZE;
+		struct folio *new;
+
+		if (!(todo & BIT(n)))
+			continue;
+		new = page_folio(fill->page[n].new);
+		folio_set_dirty(new);
+		folio_add_new_anon_rmap(new, vma, addr, RMAP_EXCLUSIVE);
+		folio_add_lru_vma(new, vma);
+		set_pte_at(mm, addr, ptep + fill->page[n].at,
+			   n == fill->fault ? wp_copy_mk_written(new, vma) :
+					      wp_copy_mk_unwritten(new, vma));
+		update_mmu_cache_range(vmf, vma, addr, ptep + fill->page[n].at, 1);
+		fill->page[n].new = NULL;
+		mapped++;
+	}
+	for (n = 0; n < fill->nr; n += nr) {
+		const unsigned int idx = fill->page[n].idx;
+
+		for (nr = 1; n + nr < fill->nr && (todo & BIT(n)) &&
+		     (todo & BIT(n + nr)) && fill->page[n + nr].idx == idx + nr; nr++)
+			;
+		if (todo & BIT(n))
+			folio_remove_rmap_ptes(old, folio_page(old, idx), nr, vma);
+	}
+unlock:
+	pte_unmap_unlock(ptep, vmf->ptl);
+	return mapped;
 }
 
 /*
  * Copy to folios of their own what is still shared with @old around the fault.
- * A page that cannot be had is left out, but for the faulting one.
  *
  * Return: how many pages were copied; 0 if the faulting one was not.
  */
 static unsigned int wp_copy_fill(struct vm_fault *vmf, struct folio *old)
 {
-	const gfp_t gfp = (GFP_HIGHUSER_MOVABLE & ~__GFP_DIRECT_RECLAIM) |
-			  __GFP_NOWARN;
 	const unsigned long size = PAGE_SIZE << WP_COPY_FILL_ORDER;
-	struct wp_copy_fill fill[1 << WP_COPY_FILL_ORDER] = { };
 	struct vm_area_struct *vma = vmf->vma;
-	struct mm_struct *mm = vma->vm_mm;
 	const unsigned long start = max(ALIGN_DOWN(vmf->address, size),
 					vma->vm_start);
 	const unsigned long end = min(ALIGN_DOWN(vmf->address, size) + size,
 				      vma->vm_end);
-	const unsigned int nr = (end - start) >> PAGE_SHIFT;
-	const unsigned int fault = (vmf->address - start) >> PAGE_SHIFT;
 	struct mmu_notifier_range range;
-	unsigned int i, copied = 0;
-	unsigned long idx;
-	pte_t *ptep, pte;
+	unsigned int n, copied = 0;
+	struct wp_copy_fill fill;
 
-	/* Without the lock: what to try. All of it is checked again below. */
-	ptep = pte_offset_map(vmf->pmd, start);
-	if (!ptep)
+	wp_copy_fill_find(vmf, old, start, (end - start) >> PAGE_SHIFT, &fill);
+	if (fill.fault == WP_COPY_FILL_MAX)
 		return 0;
-	for (i = 0; i < nr; i++) {
-		pte = ptep_get_lockless(ptep + i);
-		if (!pte_present(pte) || pte_write(pte))
-			continue;
-		idx = pte_pfn(pte) - folio_pfn(old);
-		if (idx < folio_nr_pages(old))
-			fill[i].page = folio_page(old, idx);
+	wp_copy_fill_alloc(vmf, &fill);
+	wp_copy_fill_copy(vmf, old, start, &fill);
+	if (fill.page[fill.fault].new) {
+		mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, vma->vm_mm,
+					start, end);
+		mmu_notifier_invalidate_range_start(&range);
+		copied = wp_copy_fill_map(vmf, old, start, end, &fill);
+		mmu_notifier_invalidate_range_end(&range);
 	}
-	pte_unmap(ptep);
-
-	for (i = 0; i < nr; i++) {
-		const unsigned long addr = start + i * PAGE_SIZE;
-		struct folio *new;
-
-		if (!fill[i].page)
-			continue;
-		new = vma_alloc_folio(gfp, 0, vma, addr);
-		if (!new)
-			continue;
-		if (mem_cgroup_charge(new, mm, gfp) ||
-		    copy_mc_user_highpage(&new->page, fill[i].page, addr, vma)) {
-			folio_put(new);
-			continue;
-		}
-		folio_throttle_swaprate(new, gfp);
-		kmsan_copy_page_meta(&new->page, fill[i].page);
-		__folio_mark_uptodate(new);
-		fill[i].new = new;
-	}
-	if (!fill[fault].new)
-		goto put;
-
-	/* From here on as for a large copy, see wp_copy_map(). */
-	mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, mm, start, end);
-	mmu_notifier_invalidate_range_start(&range);
-	ptep = pte_offset_map_lock(mm, vmf->pmd, start, &vmf->ptl);
-	if (!ptep)
-		goto end;
-	if (!wp_copy_pte_shared(ptep_get(ptep + fault), fill[fault].page,
-				vmf->orig_pte))
-		goto unlock;
-	flush_cache_range(vma, start, end);
-	for (i = 0; i < nr; i++) {
-		if (!fill[i].new)
-			continue;
-		if (!wp_copy_pte_shared(ptep_get(ptep + i), fill[i].page,
-					vmf->orig_pte)) {
-			folio_put(fill[i].new);
-			fill[i].new = NULL;
-			continue;
-		}
-		ptep_get_and_clear(mm, start + i * PAGE_SIZE, ptep + i);
-	}
-	flush_tlb_range(vma, start, end);
-	for (i = 0; i < nr; i++) {
-		const unsigned long addr = start + i * PAGE_SIZE;
-		struct folio *new = fill[i].new;
-
-		if (!new)
-			continue;
-		folio_set_dirty(new);
-		folio_add_new_anon_rmap(new, vma, addr, RMAP_EXCLUSIVE);
-		folio_add_lru_vma(new, vma);
-		set_pte_at(mm, addr, ptep + i,
-			   i == fault ? wp_copy_pte_written(new, vma) :
-					wp_copy_pte_unwritten(new, vma));
-		update_mmu_cache_range(vmf, vma, addr, ptep + i, 1);
-		folio_remove_rmap_pte(old, fill[i].page, vma);
-		fill[i].new = NULL;
-		copied++;
-	}
-unlock:
-	pte_unmap_unlock(ptep, vmf->ptl);
-end:
-	mmu_notifier_invalidate_range_end(&range);
-put:
-	for (i = 0; i < nr; i++)
-		if (fill[i].new)
-			folio_put(fill[i].new);
+	for (n = 0; n < fill.nr; n++)
+		if (fill.page[n].new)
+			folio_put(page_folio(fill.page[n].new));
 	if (copied)
 		trace_mm_wp_fault(vmf->address, folio_order(old), start, copied,
 				  true);
@@ -788,7 +1001,7 @@ bool __wp_copy_large(struct vm_fault *vmf, unsigned long orders, vm_fault_t *ret
 		return true;
 	}
 
-	if (orders == WP_COPY_FILL)
+	if (orders & WP_COPY_FILL)
 		copied = wp_copy_fill(vmf, old);
 	else
 		copied = wp_copy_block(vmf, old, orders);
@@ -797,6 +1010,8 @@ bool __wp_copy_large(struct vm_fault *vmf, unsigned long orders, vm_fault_t *ret
 		/* Our own reference, and one for each mapping that is gone. */
 		free_swap_cache(old);
 		folio_put_refs(old, copied + 1);
+		if (orders & WP_COPY_FILL_LAST)
+			khugepaged_hint(vmf->vma, vmf->address);
 	}
 	delayacct_wpcopy_end();
 	return copied;

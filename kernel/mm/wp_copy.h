@@ -50,7 +50,7 @@
 #ifndef __MM_WP_COPY_H
 #define __MM_WP_COPY_H
 
-/* Pages in the window of the dense rule; a bit each in a u64. */
+/* Pages in the window of the dense rule. */
 #define WP_COPY_WINDOW		64
 
 /* How many of them must be written before it counts as dense. */
@@ -64,97 +64,47 @@
 #define WP_COPY_MIN_ORDER	2
 
 /**
- * enum wp_copy_state - what a PTE tells about the page at its address
- * @WP_COPY_OTHER: not mapped writable, or not known.
- * @WP_COPY_UNWRITTEN: private and writable, but not written.
- * @WP_COPY_WRITTEN: private, writable and written.
- */
-enum wp_copy_state {
-	WP_COPY_OTHER,
-	WP_COPY_UNWRITTEN,
-	WP_COPY_WRITTEN,
-};
-
-/*
- * Reads the state of page number @page (address >> PAGE_SHIFT); WP_COPY_OTHER
- * for what is not to be looked at. Always inlined into the functions below.
- */
-typedef enum wp_copy_state (*wp_copy_state_fn)(const void *ctx,
-					       unsigned long page);
-
-/**
- * wp_copy_run - the run rule
- * @first: first page of the block.
- * @order: order of the block.
- * @state: reads the state of a page.
- * @ctx: for @state.
- *
- * Return: whether all the 2 << @order pages just below, or all just above the
- * block are written.
- */
-static __always_inline bool wp_copy_run(unsigned long first, unsigned int order,
-					wp_copy_state_fn state, const void *ctx)
-{
-	const unsigned long last = first + (1UL << order) - 1;
-	const unsigned long nr = 2UL << order;
-	unsigned long i;
-
-	for (i = 1; i <= nr && state(ctx, first - i) == WP_COPY_WRITTEN; i++)
-		;
-	if (i > nr)
-		return true;
-	for (i = 1; i <= nr && state(ctx, last + i) == WP_COPY_WRITTEN; i++)
-		;
-	return i > nr;
-}
-
-/**
- * wp_copy_runs - the orders that the run rule permits
- * @orders: bitmap of the orders that are possible.
- * @page: the faulting page.
- * @state: reads the state of a page.
- * @ctx: for @state.
+ * wp_copy_runs - the run rule
+ * @orders: bitmap of the orders that are possible, not empty.
+ * @page: the faulting page, if the run is below it; ~page if it is above.
+ * @run: how many pages in a row are written, from the smallest possible block
+ *	around the fault on.
  *
  * Climbs from the smallest order up and stops at the first one that is not
- * justified.
+ * justified. A larger block that reaches further to this side than the smallest
+ * one does has no run there: what is next to the smallest would be part of it.
  *
  * Return: the subset of @orders that may be copied.
  */
-static __always_inline unsigned long
-wp_copy_runs(unsigned long orders, unsigned long page, wp_copy_state_fn state,
-	     const void *ctx)
+static inline unsigned long wp_copy_runs(unsigned long orders,
+					 unsigned long page, unsigned long run)
 {
-	unsigned long permitted = 0, left;
+	const unsigned long smallest = orders & -orders;
+	unsigned long permitted = 0, nr;
 
-	for (left = orders; left; left &= left - 1) {
-		const unsigned int order = __ffs(left);
-
-		if (!wp_copy_run(page & -(1UL << order), order, state, ctx))
+	/* An order's bit in the bitmap is its number of pages. */
+	for (; orders; orders -= nr) {
+		nr = orders & -orders;
+		if ((page & (nr - 1)) >= smallest || run < 2 * nr)
 			break;
-		permitted |= 1UL << order;
+		permitted |= nr;
 	}
 	return permitted;
 }
 
 /**
  * wp_copy_dense - the dense rule
- * @written: bitmap of the written pages of the window.
- * @unwritten: bitmap of its private pages that are not written.
- * @page: the faulting page.
- * @order: order of the aligned block around it, which lies within the window.
+ * @written: how many pages of the window are written.
+ * @unwritten: how many are private, but not written.
+ * @nr: how many are to be copied.
  *
- * Return: whether what is still shared of the block may be copied.
+ * Return: whether they may be.
  */
-static inline bool wp_copy_dense(u64 written, u64 unwritten, unsigned long page,
-				 unsigned int order)
+static inline bool wp_copy_dense(unsigned int written, unsigned int unwritten,
+				 unsigned int nr)
 {
-	const unsigned int nr_written = hweight64(written);
-	const unsigned int first = page & (WP_COPY_WINDOW - 1) & -(1UL << order);
-	const u64 block = ((1ULL << (1U << order)) - 1) << first;
-	const unsigned int nr = hweight64(block & ~(written | unwritten));
-
-	return nr_written >= WP_COPY_DENSE && nr <= WP_COPY_FILL_MAX &&
-	       2 * (hweight64(unwritten) + nr - 1) <= nr_written;
+	return written >= WP_COPY_DENSE && nr <= WP_COPY_FILL_MAX &&
+	       2 * (unwritten + nr - 1) <= written;
 }
 
 /**
@@ -186,13 +136,27 @@ enum wp_copy_mode {
 };
 
 extern enum wp_copy_mode wp_copy_mode;
+extern unsigned long wp_copy_orders_mask;
 
 bool __wp_copy_hint(struct vm_fault *vmf, struct folio *folio);
 unsigned long __wp_copy_orders(struct vm_fault *vmf, struct folio *folio);
 bool __wp_copy_large(struct vm_fault *vmf, unsigned long orders, vm_fault_t *ret);
 
-/* Among the orders: fill up, see above. Then it is the only one. */
+/* In place of orders: fill up, see above; after that all of the window is private. */
 #define WP_COPY_FILL		BIT(0)
+#define WP_COPY_FILL_LAST	BIT(1)
+
+/* In khugepaged.c, which makes large folios of what was copied page by page. */
+void khugepaged_hint(struct vm_area_struct *vma, unsigned long addr);
+
+/* Is any size enabled, for whatever area, that a fault may copy to? */
+static inline bool wp_copy_any_order(void)
+{
+	return (READ_ONCE(huge_anon_orders_always) |
+		READ_ONCE(huge_anon_orders_madvise) |
+		READ_ONCE(huge_anon_orders_inherit)) &
+	       READ_ONCE(wp_copy_orders_mask);
+}
 
 /**
  * wp_copy_orders - orders of large folio that this write fault may copy to
@@ -209,12 +173,10 @@ static inline unsigned long wp_copy_orders(struct vm_fault *vmf,
 
 	if (mode == WP_COPY_NEVER)
 		return 0;
-	if (folio) {
-		if (!folio_test_large(folio))
-			return 0;
-		if (mode == WP_COPY_AUTO && !__wp_copy_hint(vmf, folio))
-			return 0;
-	}
+	if (folio ? !folio_test_large(folio) : !wp_copy_any_order())
+		return 0;
+	if (folio && mode == WP_COPY_AUTO && !__wp_copy_hint(vmf, folio))
+		return 0;
 	return __wp_copy_orders(vmf, folio);
 }
 
