@@ -9,10 +9,14 @@
  */
 #include "common.h"
 
+#include <mm/gup_test.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <tools/include/uapi/linux/userfaultfd.h>
 
+#define GUP_TEST_FILE "/sys/kernel/debug/gup_test"
 #define BLOCK 16	/* pages of 64 KiB, the default cap */
 
 static void size_set(size_t bytes, const char *val)
@@ -457,6 +461,108 @@ static int pinned_before(const struct layout *l, const char *mode)
 	FAIL_IF(!peer_stamped(&p, r.mem, 0, r.pages, 0), "child");
 	FAIL_IF(!peer_stamp(&p, r.mem, 0, r.pages, 2), "child writes");
 	FAIL_STAMP(r.mem, 0, r.pages, 1, "parent");
+	return KSFT_PASS;
+}
+
+/* A long-term pin of page @k, as of a buffer that a device reads and writes. */
+static int pin(int *fd, struct region *r, int k, int flags)
+{
+	struct pin_longterm_test args = {
+		.addr = (uintptr_t)r->mem + k * PAGE, .size = PAGE, .flags = flags,
+	};
+
+	*fd = open(GUP_TEST_FILE, O_RDWR | O_CLOEXEC);
+	if (*fd < 0)
+		return skip("no " GUP_TEST_FILE " (CONFIG_GUP_TEST)");
+	SYS(ioctl(*fd, PIN_LONGTERM_TEST_START, &args));
+	return KSFT_PASS;
+}
+
+/* Write everything: the pinned page stays where it is, and the pin sees it. */
+static int write_pinned(int fd, struct region *r, int k)
+{
+	const uint64_t pfn = pm_pfn(r->mem + k * PAGE);
+	static char buf[PAGE];
+	__u64 val = (uintptr_t)buf;
+
+	stamp_range(r->mem, 0, r->pages, 1);
+	FAIL_STAMP(r->mem, 0, r->pages, 1, "after the writes");
+	FAIL_IF(pm_pfn(r->mem + k * PAGE) != pfn, "the pinned page was copied");
+	SYS(ioctl(fd, PIN_LONGTERM_TEST_READ, &val));
+	FAIL_IF(!stamp_ok(buf, k, 1), "pin and process see different pages");
+	SYS(ioctl(fd, PIN_LONGTERM_TEST_STOP));
+	close(fd);
+	return KSFT_PASS;
+}
+
+static int pinned_long_before(const struct layout *l, const char *mode)
+{
+	struct region r;
+	struct peer p;
+	int fd, k;
+
+	NEED(get(&r, l, folios(l)));
+	k = r.pages > 40 ? 37 : odd_page(&r);
+	NEED(pin(&fd, &r, k, PIN_LONGTERM_TEST_FLAG_USE_WRITE));
+	NEED(peer_fork(&p));
+	NEED(write_pinned(fd, &r, k));
+	FAIL_IF(!peer_stamped(&p, r.mem, 0, r.pages, 0), "child");
+	return KSFT_PASS;
+}
+
+/*
+ * Pinned with a child alive: the pin has made this one page the process's own,
+ * amid shared ones. A pin for reading leaves it read-only.
+ */
+static int pinned_long_shared(const struct layout *l, int flags)
+{
+	struct region r;
+	struct peer p;
+	int fd, k;
+
+	NEED(get(&r, l, folios(l)));
+	k = r.pages > 40 ? 37 : odd_page(&r);
+	NEED(peer_fork(&p));
+	NEED(pin(&fd, &r, k, flags));
+	NEED(write_pinned(fd, &r, k));
+	FAIL_IF(!peer_stamped(&p, r.mem, 0, r.pages, 0), "child");
+	return KSFT_PASS;
+}
+
+static int pinned_long_shared_ro(const struct layout *l, const char *mode)
+{
+	return pinned_long_shared(l, 0);
+}
+
+static int pinned_long_shared_rw(const struct layout *l, const char *mode)
+{
+	return pinned_long_shared(l, PIN_LONGTERM_TEST_FLAG_USE_WRITE);
+}
+
+/* The same in the child, of what it has from its parent. */
+static int pinned_long_child(const struct layout *l, const char *mode)
+{
+	struct region r;
+	int fd, k, status;
+	pid_t pid;
+
+	NEED(get(&r, l, folios(l)));
+	k = r.pages > 40 ? 37 : odd_page(&r);
+	fd = open(GUP_TEST_FILE, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return skip("no " GUP_TEST_FILE " (CONFIG_GUP_TEST)");
+	close(fd);
+	pid = fork();
+	SYS(pid);
+	if (!pid) {
+		status = pin(&fd, &r, k, 0);
+		if (status == KSFT_PASS)
+			status = write_pinned(fd, &r, k);
+		_exit(status);
+	}
+	SYS(waitpid(pid, &status, 0));
+	FAIL_IF(!WIFEXITED(status) || WEXITSTATUS(status) != KSFT_PASS, "child");
+	FAIL_STAMP(r.mem, 0, r.pages, 0, "parent");
 	return KSFT_PASS;
 }
 
@@ -950,6 +1056,14 @@ static const struct test_case cases[] = {
 	{ "counters", counters, ON_64K_UP },
 	{ "a page in a pipe before the fork stays one with the process",
 	  pinned_before, ON_LARGE },
+	{ "a page pinned before the fork stays where it is",
+	  pinned_long_before, ON_LARGE },
+	{ "a page pinned for reading with a child alive stays where it is",
+	  pinned_long_shared_ro, ON_LARGE },
+	{ "a page pinned for writing with a child alive stays where it is",
+	  pinned_long_shared_rw, ON_LARGE },
+	{ "a page that the child has pinned stays where it is",
+	  pinned_long_child, ON_LARGE },
 	{ "an exclusive page amid shared ones is reused, not copied",
 	  exclusive_amid, ON_LARGE },
 	{ "a read-only VMA beside stays read-only", read_only_vma_beside, ON_LARGE },
