@@ -101,6 +101,7 @@ enum {
 	F_UWRITTEN = 512,	/* written since the last uffd-wp */
 	F_SDW = 1024,		/* written since soft-dirty was cleared */
 	F_MERGE = 2048,
+	F_LAZY = 16384,		/* lazily freed and not written since, in this or an earlier process */
 	F_UNSHARED = 8192,	/* read through a pin, and not written since */
 	F_SINCE = 4096,		/* written since its process was in a fork */
 	F_VMA = F_MAPPED | F_R | F_W | F_SHARED | F_LOCKED | F_WIPE |
@@ -257,6 +258,7 @@ void env_setup(void);
 void env_episode(void);
 void env_restore(void);
 void env_join(void);
+void env_kill(void);
 int env_do(const struct op *op, pid_t pid);
 long env_oom_kills(void);
 long env_memory(void);

@@ -363,6 +363,20 @@ static int do_madvise(struct op *o)
 	return (o->v + o->a) & 1 ? 0 : check(p, o->a, o->n);
 }
 
+/* No process is left, and the next step begins with a new one. */
+static void start_over(void)
+{
+	int p, st;
+
+	env_kill();
+	while (waitpid(-1, &st, 0) > 0 || errno == EINTR)
+		;
+	for (p = 0; p < NPROC; p++)
+		if (S->pr[p].alive)
+			forget(p);
+	child_died = 0;
+}
+
 static int do_fork(struct op *o)
 {
 	struct mproc *pr = &S->pr[o->p], *ch = &S->pr[o->q];
@@ -372,6 +386,11 @@ static int do_fork(struct op *o)
 		return SKIP;
 	m_fork(o->p, o->q);
 	r = command(o->p, o, 0);
+	if (r == 1) {		/* the parent was killed: is there a child? */
+		m_exit(o->q);
+		start_over();
+		return 0;
+	}
 	if (r || pr->cmd.ret < 0) {
 		m_exit(o->q);
 		if (!r && pr->cmd.err != ENOMEM && pr->cmd.err != EAGAIN)

@@ -61,7 +61,8 @@ static void m_lose_content(struct mpage *m)
 	m->c = ZEROC;
 	m->alt = NOALT;
 	m->pin = 0;
-	m->fl &= (uint16_t)~(F_WPEXP | F_UWRITTEN | F_SDW | F_SINCE | F_UNSHARED);
+	m->fl &= (uint16_t)~(F_WPEXP | F_UWRITTEN | F_SDW | F_SINCE | F_UNSHARED |
+			     F_LAZY);
 }
 
 void m_clear(struct mpage *m)
@@ -182,7 +183,7 @@ void m_write(int p, unsigned int page, uint32_t off, uint32_t len, uint64_t seed
 		m->alt = alt;
 	}
 	m->fl |= F_SDW | F_SINCE;
-	m->fl &= (uint16_t)~F_UNSHARED;
+	m->fl &= (uint16_t)~(F_UNSHARED | F_LAZY);
 	if (m->fl & F_UFFD)
 		m->fl |= F_UWRITTEN;
 	pin_note(m);
@@ -212,6 +213,7 @@ void m_lazy(int p, unsigned int a, unsigned int n)
 		if (m->alt == NOALT && m->c != ZEROC)
 			m->alt = ZEROC;
 		m->fl &= (uint16_t)~(F_SDW | F_WPEXP | F_UWRITTEN);
+		m->fl |= F_LAZY;
 	}
 }
 

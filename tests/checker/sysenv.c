@@ -140,6 +140,12 @@ void env_join(void)
 	put(pid, "%s/cgroup.procs", cg);
 }
 
+/* All processes, also those nobody knows of. */
+void env_kill(void)
+{
+	put("1", "%s/cgroup.kill", cg);
+}
+
 long env_oom_kills(void)
 {
 	char buf[512], *s;
