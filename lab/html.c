@@ -62,6 +62,8 @@ static void text(const char *s)
 	for (; *s; s++) {
 		if (*s == '<')
 			fputs("&lt;", page);
+		else if (*s == '>')
+			fputs("&gt;", page);
 		else if (*s == '&')
 			fputs("&amp;", page);
 		else if (*s == '"')
