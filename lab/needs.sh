@@ -39,7 +39,13 @@ needs_extra() {
 	cpio                   cmd cpio                       deb: gathers the headers
 	kmod                   cmd depmod                     deb: lists the modules
 	libssl-dev             hdr openssl/ssl.h              deb: signs the modules
-	e2fsprogs              cmd mke2fs                     deb --try: makes a disk
+	libdw-dev              hdr elfutils/libdw.h           deb: versions of symbols
+	dpkg-dev               cmd dpkg-buildpackage          deb: builds the packages
+	mmdebstrap             cmd mmdebstrap                 deb --try: Debian for the disk
+	e2fsprogs              cmd mke2fs                     deb --try: its file system
+	fdisk                  cmd sfdisk                     deb --try: its partition
+	grub-common            cmd grub-mkimage               deb --try: its boot loader
+	grub-pc-bin            file /usr/lib/grub/i386-pc/boot.img  deb --try: its boot loader
 	END
 }
 
@@ -48,6 +54,7 @@ need_met() {
 	cmd) command -v "$2" >/dev/null ;;
 	hdr) echo "#include <$2>" | gcc -E - >/dev/null 2>&1 ;;
 	static) busybox_static >/dev/null ;;
+	file) [ -e "$2" ] ;;
 	esac
 }
 

@@ -76,13 +76,19 @@ t_bad_arguments() {
 	expect 2 'which workload' "$wf" workload --quick
 	expect 2 'none of 4, 64, 2048' "$wf" workload redis --folio 5
 	expect 2 'no such option' "$wf" tree --frobnicate
+	expect 2 '--from is for --html' "$wf" compare --from "$work/none.json"
+	expect 2 'no such file' "$wf" compare --html "$work" --from "$work/none.json"
+	expect 2 'no check "nonsense"' "$wf" check --only nonsense
+	expect 2 'no patch "nonsense"' "$wf" check --patch nonsense
+	expect 2 'no such file' "$wf" deb --config "$work/none"
+	expect 2 'configuration of its own' "$wf" deb --try --config /dev/null
 	expect 1 'neither a directory of patches nor a range' "$wf" compare --series "$work/none"
 }
 
 t_help() {
 	local c
 
-	for c in compare test workload measure tree series shell doctor clean; do
+	for c in compare test check workload measure tree series deb shell doctor clean; do
 		expect 0 "Usage: ./wf $c" "$wf" $c --help
 	done
 	expect 0 'compare' "$wf" --help
@@ -219,6 +225,39 @@ t_workload_fails() {
 	expect 1 'FAILED on stock: residency vmtouch 4 KiB: vmtouch ended with status 127; last: .*libc.so.6' \
 		env XDG_CACHE_HOME="$work/cache" "$wf" workload residency --quick --folio 4 --repeats 1 --json "$work/workload.json"
 	nothing_left "$WF_BUILD"
+}
+
+# One row of results.
+row() {
+	printf '{"experiment": "%s", "case": "%s", "folio_kb": 64, "metric": "%s", "stock": %s, "wholefolio": %s, "ratio": %s, "spread": 0}' "$@"
+}
+
+# The page says what the rows say, marks what is worse, and is one well-formed file.
+t_html() {
+	local html=$work/page/index.html
+
+	printf '{"base": "9.9", "accel": "icount", "series": "A <b> & C", "rows": [%s, %s, %s, %s, %s, %s]}' \
+		"$(row reuse seq insns 1000 100 0.1)" "$(row reuse seq faults 16 1 0.0625)" \
+		"$(row reuse store-2m insns 1000 1250 1.25)" "$(row reuse store-2m max 50 60 1.2)" \
+		"$(row guard fork insns 700 703 1.004)" "$(row other '<x>' ops_per_s 10 20 2)" >"$work/results.json"
+	expect 0 'Page: .*index.html' "$wf" compare --html "$work/page" --from "$work/results.json"
+	[ "$(ls "$work/page")" = index.html ] || fail "more than the page is left: $(ls "$work/page")"
+	grep -q 'Of 3 cases.*<strong>1</strong>, as many within 1 % in 1, and more in <strong>1</strong>' "$html" ||
+		fail "the answer is wrong: $(grep 'class="answer"' "$html")"
+	[ "$(grep -c '<tr class="lose">.*&#9650;&#160;1.250.*worse' "$html")" = 1 ] || fail "one row should be marked as worse"
+	grep -q '&lt;x&gt;.*2.000.*better' "$html" || fail "a case of another experiment is missing"
+	[ "$(grep -c '<svg' "$html")" = "$(grep -c '<details>' "$html")" ] || fail "a plot has no table"
+	grep -q '<svg' "$html" || fail "there is no plot"
+	! grep -E '(src|href)="?https?:' "$html" || fail "the page needs the network"
+	! command -v xmllint >/dev/null || xmllint --noout "$html" || fail "the page is not well-formed"
+	echo '{"rows": 1}' >"$work/results.json"
+	expect 1 'is not a complete result' "$wf" compare --html "$work/page2" --from "$work/results.json"
+	[ ! -e "$work/page2/index.html" ] || fail "half a page is left"
+}
+
+t_check() {
+	expect 0 'fit to be sent' "$wf" check --only checkpatch,kdoc
+	expect 0 'thp-batch +ok$' "$wf" check --only checkpatch --patch thp-batch
 }
 
 t_doctor() {
