@@ -27,6 +27,7 @@ static const char *dir;
 /* What is said of an experiment; others are called by their names. */
 static const struct about {
 	const char *experiment, *title, *what;
+	bool program;		/* a real one, whose figures are all shown */
 } abouts[] = {
 	{ "reuse", "Path 1: writes after fork and the child's exit",
 	  "Memory is populated and shared with a child by fork(); the child exits, and the "
@@ -43,6 +44,11 @@ static const struct about {
 	  "Of all of the memory (full), of 8 KiB in each 2 MiB (partial), and of memory that "
 	  "another process shares." },
 	{ "guard", "Paths that must not get slower", "Nothing was done for these." },
+	{ "redis", "Redis", "SET traffic before BGSAVE, while the child saves, and after its exit.", true },
+	{ "valkey", "Valkey", "SET traffic before BGSAVE, while the child saves, and after its exit.", true },
+	{ "usemem", "stress-ng", "Processes that map, fork, write and ask, in operations.", true },
+	{ "jemalloc", "jemalloc", "Mixed sizes allocated and freed, with MADV_FREE.", true },
+	{ "residency", "vmtouch and fincore", "Which pages of a large cached file are in memory.", true },
 };
 
 static const struct about *about(const char *experiment)
@@ -53,7 +59,7 @@ static const struct about *about(const char *experiment)
 	for (i = 0; i < sizeof(abouts) / sizeof(abouts[0]); i++)
 		if (!strcmp(abouts[i].experiment, experiment))
 			return &abouts[i];
-	other = (struct about){ experiment, experiment, "" };
+	other = (struct about){ experiment, experiment, "", true };
 	return &other;
 }
 
@@ -433,17 +439,17 @@ static void latency(const json_t *rows, const char *experiment, int kb, const ch
 	json_t *r, *m;
 	size_t i, k;
 
-	snprintf(title, sizeof(title), "A single store: half, 99 %%, 99.9 %% and all of them take at most this%s%s",
-		 kb ? ", folios of " : "", kb ? folio_text(size, sizeof(size), kb) : "");
-	snprintf(axis, sizeof(axis), "%s a store (log)", unit);
+	snprintf(title, sizeof(title), "A single %s: half, 99 %%, 99.9 %% and all of them take at most this, folios of %s",
+		 about(experiment)->program ? "request" : "store", folio_text(size, sizeof(size), kb));
+	snprintf(axis, sizeof(axis), "%s (log)", unit);
 	chart_begin(&c, LINES, title, axis);
 	c.logscale = true;
 	json_array_foreach(rows, i, r) {
 		if (strcmp(str(r, "experiment"), experiment) || folio(r) != kb ||
 		    !first_of_case(rows, i) || !metric_of(rows, r, "p50") || cases == 3)
 			continue;
-		if (strcmp(str(r, "case"), "seq") && strcmp(str(r, "case"), "random") &&
-		    strcmp(str(r, "case"), "store-2m"))
+		if (!about(experiment)->program && strcmp(str(r, "case"), "seq") &&
+		    strcmp(str(r, "case"), "random") && strcmp(str(r, "case"), "store-2m"))
 			continue;
 		cases++;
 		for (k = 0; k < 4; k++) {
@@ -778,10 +784,10 @@ static void answer(const json_t *result)
 		return;
 	put("<p class=\"answer\">Of %d cases, each a pattern on folios of one size, ", sum_cases(&all));
 	text(*str(result, "series") ? str(result, "series") : "the patched kernel");
-	put(" needs %s than stock Linux ", counts ? "fewer instructions" : "less time");
+	put(" does better than stock Linux ");
 	text(str(result, "base"));
-	put(" in <strong>%d</strong>, as many within 1 %% in %d, and more in <strong>%d</strong>. ",
-	    all.better, all.same, all.worse);
+	put(" in <strong>%d</strong>, the same within 1 %% in %d, and worse in <strong>%d</strong>%s. ",
+	    all.better, all.same, all.worse, counts ? ", in instructions" : "");
 	for (i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
 		sum_up(&s, rows, paths[i].experiment);
 		if (!sum_cases(&s))
@@ -846,17 +852,13 @@ static void head(const json_t *first)
 	put("</h1>\n");
 }
 
-static bool known(const char *experiment)
-{
-	return about(experiment)->experiment != experiment;
-}
-
 static void sections(const json_t *result)
 {
 	const json_t *rows = json_object_get(result, "rows"), *modes = json_object_get(result, "modes");
 	bool counts = !strcmp(str(result, "accel"), "icount");
 	json_t *r;
 	size_t i;
+	int kb;
 
 	json_array_foreach(rows, i, r) {
 		const char *e = str(r, "experiment");
@@ -870,7 +872,7 @@ static void sections(const json_t *result)
 		put("</h2>\n<p>");
 		text(about(e)->what);
 		put("</p>\n");
-		if (known(e)) {
+		if (!about(e)->program) {
 			costs(rows, e);
 			memory(rows, e);
 			put("<div class=\"plots\">\n");
@@ -878,6 +880,10 @@ static void sections(const json_t *result)
 			put("</div>\n");
 		} else {
 			all_rows(rows, e);
+			put("<div class=\"plots\">\n");
+			for (kb = 4; kb <= 2048; kb *= 2)
+				latency(rows, e, kb, counts ? "instructions" : "nanoseconds");
+			put("</div>\n");
 		}
 		put("</section>\n");
 	}

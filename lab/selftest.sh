@@ -242,7 +242,7 @@ t_html() {
 		"$(row guard fork insns 700 703 1.004)" "$(row other '<x>' ops_per_s 10 20 2)" >"$work/results.json"
 	expect 0 'Page: .*index.html' "$wf" compare --html "$work/page" --from "$work/results.json"
 	[ "$(ls "$work/page")" = index.html ] || fail "more than the page is left: $(ls "$work/page")"
-	grep -q 'Of 3 cases.*<strong>1</strong>, as many within 1 % in 1, and more in <strong>1</strong>' "$html" ||
+	grep -q 'Of 4 cases.*<strong>2</strong>, the same within 1 % in 1, and worse in <strong>1</strong>' "$html" ||
 		fail "the answer is wrong: $(grep 'class="answer"' "$html")"
 	[ "$(grep -c '<tr class="lose">.*&#9650;&#160;1.250.*worse' "$html")" = 1 ] || fail "one row should be marked as worse"
 	grep -q '&lt;x&gt;.*2.000.*better' "$html" || fail "a case of another experiment is missing"
