@@ -388,7 +388,7 @@ static void print_all(const struct merged *m, const json_t *out)
 	json_t *r;
 	size_t i;
 
-	printf("Linux %s against %s. %s.\n", str(out, "base_version"), str(out, "series"),
+	printf("Linux %s against %s.\n%s.\n", str(out, "base_version"), str(out, "series"),
 	       !strcmp(accel, "icount") ?
 	       "Figures are instructions under QEMU's icount" :
 	       "Figures are nanoseconds, and not exact");
