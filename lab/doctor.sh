@@ -35,6 +35,10 @@ while read -r need how what why; do
 		bad "$need" "$why; as root: apt-get install $need"
 	fi
 done < <(needs_table)
+# What one command needs is no reason to fail.
+while read -r need how what why; do
+	if need_met "$how" "$what"; then there "$need" "$why"; else lacks "$need" "$why; that command installs it"; fi
+done < <(needs_extra)
 
 if [ -n "${WF_LINUX-}" ]; then
 	there "kernel source" "\$WF_LINUX: $WF_LINUX"
