@@ -259,6 +259,7 @@ void env_episode(void);
 void env_restore(void);
 void env_join(void);
 void env_kill(void);
+void env_forget(pid_t pid);
 int env_do(const struct op *op, pid_t pid);
 long env_oom_kills(void);
 long env_memory(void);

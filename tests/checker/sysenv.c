@@ -140,6 +140,15 @@ void env_join(void)
 	put(pid, "%s/cgroup.procs", cg);
 }
 
+/* The memcg that process pid made for its own, now that it is gone. */
+void env_forget(pid_t pid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/fs/cgroup/checker.%d", pid);
+	rmdir(path);
+}
+
 /* All processes, also those nobody knows of. */
 void env_kill(void)
 {
