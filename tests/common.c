@@ -25,10 +25,10 @@ bool quick(void)
 	return getenv("WF_QUICK");
 }
 
-/* Longer than any case takes under emulation, shorter than patience. */
+/* Longer than any case takes under emulation on a busy machine, shorter than patience. */
 static unsigned int case_seconds(void)
 {
-	return 30 * time_factor();
+	return 90 * time_factor();
 }
 
 /* Written by the process of a case, read by the one that runs the table. */
