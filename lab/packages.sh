@@ -25,7 +25,7 @@ programs_fetch() {
 	keys=/usr/share/keyrings/debian-archive-keyring.gpg
 	[ -f "$keys" ] || keys=/etc/apt/trusted.gpg
 	scratch_in "$WF_CACHE"
-	mkdir -p "$scratch"/{lists/partial,cache/archives/partial,root/usr,out/bin,out/lib}
+	mkdir -p "$scratch"/{lists/partial,cache/archives/partial,tree/usr,out/bin,out/lib}
 	echo "deb [signed-by=$keys] $mirror $programs_suite main" >"$scratch/sources.list"
 	: >"$scratch/status"
 	step "Fetching the list of $programs_suite" "$log" : private_apt apt-get update ||
@@ -37,7 +37,7 @@ programs_fetch() {
 		die "no programs: cannot fetch $*: $(why "$log") (log: $(short "$log"))"
 	step "Unpacking them" "$log" : programs_unpack "$scratch" ||
 		die "no programs: cannot unpack them: $(why "$log") (log: $(short "$log"))"
-	programs_gather "$scratch/root" "$scratch/out" "${files[@]}"
+	programs_gather "$scratch/tree" "$scratch/out" "${files[@]}"
 	for f; do
 		printf '%s ' "$f"
 		ls "$scratch/cache/archives" | sed -n "s/^${f}_\(.*\)_[a-z0-9]*\.deb$/\1/p" | sed 's/%3a/:/g'
@@ -49,30 +49,30 @@ programs_fetch() {
 	exec {lock}>&-
 }
 
-# Programs and libraries of the fetched packages into $1/root.
+# Programs and libraries of the fetched packages into $1/tree.
 programs_unpack() {
 	local deb
 
-	ln -s usr/lib "$1/root/lib"
+	ln -s usr/lib "$1/tree/lib"
 	for deb in "$1"/cache/archives/*.deb; do
-		dpkg-deb --fsys-tarfile "$deb" | tar -C "$1/root" --no-same-owner --wildcards \
+		dpkg-deb --fsys-tarfile "$deb" | tar -C "$1/tree" --no-same-owner --wildcards \
 			--transform 's,^\./lib\([0-9]*/\),./usr/lib\1,' --transform 's,^\./s\?bin/,./usr/bin/,' -xf - \
 			'*/bin/*' '*/sbin/*' '*.so' '*.so.*' 2>/dev/null || [ $? = 2 ] || return 1
 		rm -f "$deb.done"
 	done
 }
 
-# programs_gather ROOT OUT FILE…: copy the FILEs, and what they load, out of ROOT.
+# programs_gather TREE OUT FILE…: copy the FILEs, and what they load, out of TREE.
 programs_gather() {
-	local root=$1 out=$2 f lib loader
+	local tree=$1 out=$2 f lib loader
 
 	shift 2
-	loader=$(find "$root" -name 'ld-linux-x86-64.so.2' | head -n 1)
+	loader=$(find "$tree" -name 'ld-linux-x86-64.so.2' | head -n 1)
 	[ -x "$loader" ] || die "no programs: no dynamic loader in libc6"
 	for f; do
-		cp -L "$root/${f%=*}" "$out/$([[ $f = */lib/* ]] && echo lib || echo bin)/$(basename "${f#*=}")" ||
+		cp -L "$tree/${f%=*}" "$out/$([[ $f = */lib/* ]] && echo lib || echo bin)/$(basename "${f#*=}")" ||
 			die "no programs: no ${f%=*} in the packages"
-		"$loader" --library-path "$root/usr/lib/x86_64-linux-gnu" --list "$root/${f%=*}" >"$out/list" ||
+		"$loader" --library-path "$tree/usr/lib/x86_64-linux-gnu" --list "$tree/${f%=*}" >"$out/list" ||
 			die "no programs: ${f%=*} lacks a library: $(cat "$out/list")"
 		while read -r lib; do
 			cp -L "$lib" "$out/lib/"
