@@ -124,6 +124,18 @@ stock_forget() {
 		tail -n +3 | cut -d' ' -f2- | xargs -r -d '\n' rm -rf
 }
 
+# Make $tree a copy of the stock objects, unless it is one of them already.
+stock_copy() {
+	[ "$(cat "$tree/.wf-stock" 2>/dev/null)" != "${stock##*/}" ] || return 0
+	rm -rf "$tree"
+	scratch_in "$WF_BUILD"
+	step "Copying the stock objects" "$WF_LOG/copy.log" : cp -a --reflink=auto "$stock/." "$scratch" ||
+		die "cannot copy the stock build: $(why "$WF_LOG/copy.log")"
+	rm -f "$scratch/.wf-complete"
+	echo "${stock##*/}" >"$scratch/.wf-stock"
+	mv "$scratch" "$tree"
+}
+
 # Build $series as kernel $1, configuration $2, from a copy of the stock objects.
 # $tree is its tree, $kernel its image.
 series_build() {
@@ -137,15 +149,7 @@ series_build() {
 		say "Another build of $name is at work; waiting for it"
 		flock "$lock"
 	}
-	if [ "$(cat "$tree/.wf-stock" 2>/dev/null)" != "${stock##*/}" ]; then
-		rm -rf "$tree"
-		scratch_in "$WF_BUILD"
-		step "Copying the stock objects" "$WF_LOG/copy.log" : cp -a --reflink=auto "$stock/." "$scratch" ||
-			die "cannot copy the stock build: $(why "$WF_LOG/copy.log")"
-		rm -f "$scratch/.wf-complete"
-		echo "${stock##*/}" >"$scratch/.wf-stock"
-		mv "$scratch" "$tree"
-	fi
+	stock_copy
 	tree_update
 	tree_configure "$2"
 	kernel_build "$tree" "$name" "$tree/.wf-steps" 60

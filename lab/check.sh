@@ -98,14 +98,7 @@ check_tree() {
 # The tree that is built: a copy of the stock objects.
 tree_built() {
 	tree=$WF_BUILD/linux-check
-	[ "$(cat "$tree/.wf-stock" 2>/dev/null)" != "${stock##*/}" ] || return 0
-	rm -rf "$tree"
-	scratch_in "$WF_BUILD"
-	step "Copying the stock objects" "$WF_LOG/copy.log" : cp -a --reflink=auto "$stock/." "$scratch" ||
-		die "cannot copy the stock build: $(why "$WF_LOG/copy.log")"
-	rm -f "$scratch/.wf-complete"
-	echo "${stock##*/}" >"$scratch/.wf-stock"
-	mv "$scratch" "$tree"
+	stock_copy
 }
 
 # The tree that is only compiled, in directories beside it.

@@ -60,17 +60,13 @@ config_running() {
 # $tree, with the series applied; what was built in it before stays built.
 deb_tree() {
 	tree=$out/linux
-	[ -z "$try" ] || tree=$out/linux-try
-	if [ "$(cat "$tree/.wf-stock" 2>/dev/null)" != "$source_id" ]; then
+	if [ -n "$try" ]; then
+		tree=$out/linux-try
+		stock_copy
+	elif [ "$(cat "$tree/.wf-stock" 2>/dev/null)" != "$source_id" ]; then
 		rm -rf "$tree"
 		scratch_in "$out"
-		if [ -n "$try" ]; then
-			step "Copying the stock objects" "$WF_LOG/copy.log" : cp -a --reflink=auto "$stock/." "$scratch" ||
-				die "cannot copy the stock build: $(why "$WF_LOG/copy.log")"
-			rm -f "$scratch/.wf-complete"
-		else
-			source_unpack "$scratch" whole
-		fi
+		source_unpack "$scratch" whole
 		echo "$source_id" >"$scratch/.wf-stock"
 		mv "$scratch" "$tree"
 	fi
