@@ -131,7 +131,7 @@ try_system() {
 
 	suite=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
 	for deb in "${debs[@]}"; do [[ ${deb##*/} != linux-image-* ]] || break; done
-	mmdebstrap --variant=essential --quiet --customize-hook="upload '$deb' /linux.deb" \
+	mmdebstrap --variant=essential --include=mount --quiet --customize-hook="upload '$deb' /linux.deb" \
 		--customize-hook="chroot \"\$1\" dpkg -i /linux.deb" \
 		"$suite" "$1" "deb $(apt_mirror) $suite main" &&
 		rm -f "$1/linux.deb" && ls "$1/boot/vmlinuz-$release" &&
