@@ -750,6 +750,10 @@ static unsigned int wp_copy_block(struct vm_fault *vmf, struct folio *old,
 	return nr;
 }
 
+/* How a fill allocates and charges: it never waits for memory. */
+#define WP_COPY_FILL_GFP	((GFP_HIGHUSER_MOVABLE & ~__GFP_DIRECT_RECLAIM) | \
+				 __GFP_NOWARN)
+
 /*
  * The fill: pages that are still shared with the old folio, around the fault,
  * and what they become. In the order of their addresses.
@@ -803,19 +807,18 @@ static void wp_copy_fill_find(struct vm_fault *vmf, struct folio *old,
 /*
  * Allocate the pages. All of them in one block, which is then split, is by far
  * the cheapest; where there is none, or the placement is for a policy to say,
- * one by one. Neither waits for memory.
+ * one by one.
  */
 static void wp_copy_fill_alloc(struct vm_fault *vmf, struct wp_copy_fill *fill)
 {
-	const gfp_t gfp = (GFP_HIGHUSER_MOVABLE & ~__GFP_DIRECT_RECLAIM) |
-			  __GFP_NOWARN;
 	const unsigned int order = order_base_2(fill->nr);
 	struct vm_area_struct *vma = vmf->vma;
 	struct page *block = NULL;
 	unsigned int i;
 
 	if (order && !vma_policy(vma))
-		block = alloc_pages((gfp & ~__GFP_RECLAIM) | __GFP_NORETRY, order);
+		block = alloc_pages((WP_COPY_FILL_GFP & ~__GFP_RECLAIM) |
+				    __GFP_NORETRY, order);
 	if (block) {
 		split_page(block, order);
 		for (i = 0; i < fill->nr; i++)
@@ -825,7 +828,8 @@ static void wp_copy_fill_alloc(struct vm_fault *vmf, struct wp_copy_fill *fill)
 		return;
 	}
 	for (i = 0; i < fill->nr; i++) {
-		struct folio *new = vma_alloc_folio(gfp, 0, vma, vmf->address);
+		struct folio *new = vma_alloc_folio(WP_COPY_FILL_GFP, 0, vma,
+						    vmf->address);
 
 		if (new)
 			fill->page[i].new = &new->page;
@@ -839,8 +843,6 @@ static void wp_copy_fill_alloc(struct vm_fault *vmf, struct wp_copy_fill *fill)
 static void wp_copy_fill_copy(struct vm_fault *vmf, struct folio *old,
 			      unsigned long start, struct wp_copy_fill *fill)
 {
-	const gfp_t gfp = (GFP_HIGHUSER_MOVABLE & ~__GFP_DIRECT_RECLAIM) |
-			  __GFP_NOWARN;
 	struct vm_area_struct *vma = vmf->vma;
 	unsigned int i, n = fill->fault;
 
@@ -852,7 +854,8 @@ static void wp_copy_fill_copy(struct vm_fault *vmf, struct folio *old,
 		from = folio_page(old, fill->page[n].idx);
 		if (!page)
 			continue;
-		if (mem_cgroup_charge(page_folio(page), vma->vm_mm, gfp) ||
+		if (mem_cgroup_charge(page_folio(page), vma->vm_mm,
+				      WP_COPY_FILL_GFP) ||
 		    copy_mc_user_highpage(page, from,
 					  start + fill->page[n].at * PAGE_SIZE, vma)) {
 			folio_put(page_folio(page));
@@ -864,7 +867,8 @@ static void wp_copy_fill_copy(struct vm_fault *vmf, struct folio *old,
 		__folio_mark_uptodate(page_folio(page));
 	}
 	if (fill->page[fill->fault].new)
-		folio_throttle_swaprate(page_folio(fill->page[fill->fault].new), gfp);
+		folio_throttle_swaprate(page_folio(fill->page[fill->fault].new),
+					WP_COPY_FILL_GFP);
 }
 
 /*
