@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/statfs.h>
@@ -306,6 +307,22 @@ void khugepaged_pause(void)
 {
 	setting_set(THP_DIR "/khugepaged/pages_to_scan", "1");
 	setting_set(THP_DIR "/khugepaged/scan_sleep_millisecs", "2000000000");
+}
+
+/**
+ * fixed_addresses - start this program anew without address space randomisation
+ * @argv: its arguments, as main() got them
+ *
+ * The same addresses in every run, here and in what it starts: page tables and
+ * trees look alike. Returns when that is so, or cannot be had.
+ */
+void fixed_addresses(char **argv)
+{
+	int p = personality(0xffffffff);
+
+	if (p != -1 && !(p & ADDR_NO_RANDOMIZE) &&
+	    personality((unsigned int)p | ADDR_NO_RANDOMIZE) != -1)
+		execv("/proc/self/exe", argv);
 }
 
 /**

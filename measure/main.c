@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/personality.h>
 #include <unistd.h>
 
 #include "measure.h"
@@ -178,16 +177,6 @@ static void run_modes(const struct experiment *e, size_t from)
 	setting_set(path, old);
 	opt.repeats = repeats;
 	current_mode = NULL;
-}
-
-/* The same addresses in every run: page tables and trees look alike. */
-static void fixed_addresses(char **argv)
-{
-	int p = personality(0xffffffff);
-
-	if (p != -1 && !(p & ADDR_NO_RANDOMIZE) &&
-	    personality((unsigned int)p | ADDR_NO_RANDOMIZE) != -1)
-		execv("/proc/self/exe", argv);
 }
 
 int main(int argc, char **argv)

@@ -38,6 +38,7 @@ extern size_t pmdsize;		/* bytes that one PMD maps */
 
 /* ---- core.c: settings, clock, children -------------------------------- */
 
+void fixed_addresses(char **argv);
 void core_init(void);
 void core_exit(void);
 

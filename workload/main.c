@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/personality.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,16 +48,6 @@ static void usage(FILE *f)
 "folios of 4 (off), 64 and 2048 KiB. Needs root and a machine of its own: see wf workload.\n"
 "The rows are folio-measure's: each figure is the best of the repeats, \"spread\" their\n"
 "(max - min) / min. Exit status: 0 all right, 1 a case failed, 2 usage.\n");
-}
-
-/* The same addresses in every run, here and in the programs. */
-static void fixed_addresses(char **argv)
-{
-	int p = personality(0xffffffff);
-
-	if (p != -1 && !(p & ADDR_NO_RANDOMIZE) &&
-	    personality((unsigned int)p | ADDR_NO_RANDOMIZE) != -1)
-		execv("/proc/self/exe", argv);
 }
 
 /* SWITCH=VALUE, in THP_DIR; a kernel that has no such switch is left as it is. */
