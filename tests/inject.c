@@ -190,20 +190,24 @@ static int rounds(int many)
 
 /* --- cases ------------------------------------------------------------------ */
 
-/* Page after page is written, and of each fault another allocation fails. */
-static int copy_nth(const struct layout *l, const char *mode)
+/*
+ * Every page is written once, @stride pages from the last; in each fault one of
+ * the first @nth allocations fails.
+ */
+static int copy_failing(const struct layout *l, int many, int stride, int nth)
 {
 	struct region r;
 	struct peer p;
 
 	inject_start();
-	for (int round = 0; round < rounds(6); round++) {
+	for (int round = 0; round < rounds(many); round++) {
 		NEED(get(&r, l, quick() ? 64 : 512));
 		NEED(peer_fork(&p));
 		for (int i = 0; i < r.pages; i++) {
-			/* Up to three sizes, then the single page. */
-			fail_nth(1 + (i + round) % 4);
-			stamp_page(r.mem + i * PAGE, i, 1);
+			int page = i * stride % r.pages;
+
+			fail_nth(1 + (i + round) % nth);
+			stamp_page(r.mem + page * PAGE, page, 1);
 			fail_nth(0);
 		}
 		FAIL_STAMP(r.mem, 0, r.pages, 1, "parent");
@@ -215,31 +219,16 @@ static int copy_nth(const struct layout *l, const char *mode)
 	return KSFT_PASS;
 }
 
-/* At random, so that the dense rule of "auto" fills up. */
+/* In order: up to three sizes, then the single page. */
+static int copy_nth(const struct layout *l, const char *mode)
+{
+	return copy_failing(l, 6, 1, 4);
+}
+
+/* At random, so that the dense rule of "auto" fills up: an odd stride, far. */
 static int copy_random(const struct layout *l, const char *mode)
 {
-	struct region r;
-	struct peer p;
-
-	inject_start();
-	for (int round = 0; round < rounds(3); round++) {
-		NEED(get(&r, l, quick() ? 64 : 512));
-		NEED(peer_fork(&p));
-		for (int i = 0; i < r.pages; i++) {
-			/* An odd factor: each page once, far from the last. */
-			int page = i * 37 % r.pages;
-
-			fail_nth(1 + (i + round) % 9);
-			stamp_page(r.mem + page * PAGE, page, 1);
-			fail_nth(0);
-		}
-		FAIL_STAMP(r.mem, 0, r.pages, 1, "parent");
-		FAIL_IF(!peer_stamped(&p, r.mem, 0, r.pages, 0), "child");
-		FAIL_IF(!peer_quit(&p), "child");
-		put(&r);
-	}
-	FAIL_IF(!inject_end(), "no allocation failed");
-	return KSFT_PASS;
+	return copy_failing(l, 3, 37, 9);
 }
 
 /* All that the new code asks for fails: it does what the old code did. */
