@@ -869,6 +869,8 @@ int cgroup_enter(void)
 	if (access(CGROUPS "cgroup.controllers", F_OK))
 		return skip("no cgroup2 on " CGROUPS);
 	file_write(CGROUPS "cgroup.subtree_control", "+memory");
+	/* Its counts are to be of this case. */
+	rmdir(CGROUP);
 	if (mkdir(CGROUP, 0755) && errno != EEXIST)
 		return skip("cannot make " CGROUP ": %s", strerror(errno));
 	if (access(CGROUP "memory.max", F_OK))
@@ -1033,6 +1035,32 @@ static bool once(const struct test_case *c, const struct layout *l)
 	return (c->on & ONCE) || l->pmd;
 }
 
+static long khugepaged_scans(void)
+{
+	char buf[64];
+
+	return file_read(THP_DIR "khugepaged/full_scans", buf, sizeof(buf)) < 0 ?
+	       -1 : atol(buf);
+}
+
+/*
+ * Nothing may collapse or scan behind the back of a case. khugepaged goes to work
+ * at once, whatever it is told, when a process enters its empty list: so be on it
+ * for good, and let it be through before the first case.
+ */
+static void khugepaged_quiet(void)
+{
+	const long scans = khugepaged_scans();
+	char *mem = mmap_anon(NULL, 2 * MB2, PROT_READ | PROT_WRITE);
+
+	if (mem)
+		madvise(mem, 2 * MB2, MADV_HUGEPAGE);
+	setting(THP_DIR "khugepaged/alloc_sleep_millisecs", "3600000");
+	setting(THP_DIR "khugepaged/scan_sleep_millisecs", "3600000");
+	for (int i = 0; i < 300 && khugepaged_scans() == scans; i++)
+		usleep(10000);
+}
+
 static void run_case(const struct test_case *c, const struct layout *l,
 		     const char *knob, const char *mode)
 {
@@ -1125,11 +1153,9 @@ void run_cases(const struct test_case *cases, int nr, const char *knob)
 	}
 	ksft_set_plan(plan);
 
-	/* Nothing may collapse or scan behind the back of a case. */
 	setting(THP_DIR "enabled", "always");
 	setting(THP_DIR "defrag", "always");
-	setting(THP_DIR "khugepaged/scan_sleep_millisecs", "3600000");
-	setting(THP_DIR "khugepaged/alloc_sleep_millisecs", "3600000");
+	khugepaged_quiet();
 
 	for (int i = 0; i < nr_layouts; i++) {
 		struct layout *l = &layouts[i];
