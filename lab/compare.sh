@@ -18,6 +18,7 @@ usage() {
 	  --tree T        the git tree of the range (default: build/tree, see ./wf tree)
 	  --memory SIZE   memory of the largest write experiment (256M, quick 64M)
 	  --modes         once more for each mode of the kernel's switches, side by side
+	  --set S=V       with the switch S of the patched kernel at V (several times)
 	  --json FILE     where to write the results (build/compare.json)
 	  --html DIR      make a page of the results, and of those of ./wf workload that lie
 	                  in build/: tables and plots in one file, DIR/index.html
@@ -29,13 +30,14 @@ usage() {
 }
 
 quick= only= accel=auto series=ours series_tree=$WF_BUILD/tree memory= modes=
-html= from=()
+html= from=() sets=()
 json=$WF_BUILD/compare.json
 while [ $# -gt 0 ]; do
 	case $1 in
 	-h | --help) usage && exit 0 ;;
 	--quick) quick=--quick ;;
 	--modes) modes=--modes ;;
+	--set) value "$@" && sets+=("$REPLY") && shift ;;
 	--only) value "$@" && only=$REPLY && shift ;;
 	--accel) value "$@" && accel=$REPLY && shift ;;
 	--series) value "$@" && series=$REPLY && shift ;;
@@ -65,6 +67,10 @@ for e in ${only//,/ }; do
 done
 [[ $memory =~ ^([0-9]+[KkMmGg]?)?$ ]] || bad_use "--memory: \"$memory\" is not a size such as 64M"
 [ -d "$(dirname "$json")" ] || [ "$json" = "$WF_BUILD/compare.json" ] || bad_use "--json: no such directory: $(dirname "$json")"
+for e in "${sets[@]}"; do
+	[[ $e =~ ^[a-z_]+=[a-z0-9]+$ ]] || bad_use "--set: \"$e\" is not SWITCH=VALUE"
+	[ "$series" != ours ] || grep -rqw "${e%=*}_attr" "$WF_TOP/kernel/mm" || bad_use "--set: our kernel has no switch \"${e%=*}\""
+done
 accel_resolve measure
 [ ${#from[@]} = 0 ] || [ -n "$html" ] || bad_use "--from is for --html"
 for f in "${from[@]}"; do [ -f "$f" ] || bad_use "--from: no such file: $f"; done
@@ -95,13 +101,18 @@ fi
 
 measure_args=($quick ${only:+--only "$only"} ${memory:+--memory "$memory"})
 vm_memory=${WF_VM_MEMORY:-2048}
+thp=/sys/kernel/mm/transparent_hugepage
 
-# measure_job FILE ARGUMENT…: the job that runs folio-measure with these arguments.
+# measure_job FILE ARGUMENT…: the job that runs folio-measure with these arguments; with
+# the switches as $sets says, on the kernel that has them.
 measure_job() {
-	local file=$1
+	local file=$1 e
 
 	shift
-	cat >"$file" <<-END
+	for e in "${sets[@]}"; do
+		printf '[ ! -e %s ] || echo %s >%s || exit 1\n' "$thp/${e%=*}" "${e#*=}" "$thp/${e%=*}"
+	done >"$file"
+	cat >>"$file" <<-END
 	echo 0 >/proc/sys/kernel/printk_ratelimit 2>/dev/null
 	/wf/folio-measure --json /tmp/result $* >/tmp/table
 	status=\$?
@@ -142,7 +153,7 @@ say "Measured in $(since $started)"
 rc=0
 "$WF_BUILD/report" --out "$json" --accel "$accel" \
 	--set base="$(tree_version "$stock" | cut -d+ -f1)" --set base_version="$source_version" \
-	--set series="$what" --set command="./wf compare ${quick}${only:+ --only $only}" \
+	--set series="$what" --set command="./wf compare${quick:+ $quick}${only:+ --only $only}${modes:+ $modes}${sets:+ ${sets[*]/#/--set }}" \
 	--set date="$(date -u +%FT%TZ)" --set qemu="$(qemu-system-x86_64 --version | sed -n 's/.*version \([^ ]*\).*/\1/p')" \
 	--set compiler="$(gcc --version | head -n1)" --set vm_memory_mib="$vm_memory" \
 	--set config_sha256="$(sha256 "$tree/.config")" "${results[@]}" || rc=$?

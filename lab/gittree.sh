@@ -70,13 +70,13 @@ gittree_save() {
 			mkdir -p "$out/new/$(dirname "$f")"
 			cp "$gittree/$f" "$out/new/$f"
 		done < <(git -C "$gittree" diff --no-renames --diff-filter=A --name-only "$prev" "$c")
-		echo "$name$new" >>"$out/series"
+		gittree_line "$name" "$new" >>"$out/series"
 		{
 			git -C "$gittree" log -1 --format=%B "$c" | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'
 			echo "---"
 			git -C "$gittree" diff --no-renames --name-only "$prev" "$c" | gittree_stock_only |
 				xargs -r -d '\n' git -C "$gittree" diff --no-renames --no-color --no-ext-diff "$prev" "$c" -- |
-				sed '/^diff --git /d; /^index [0-9a-f]*\.\./d'
+				sed '/^diff --git /d; /^index [0-9a-f]*\.\./d; s/^\(@@ -[0-9,]* +[0-9,]* @@\).*/\1/'
 		} >"$out/hooks/$name.patch"
 		prev=$c
 	done < <(git -C "$gittree" rev-list --reverse stock..)
@@ -90,8 +90,21 @@ gittree_save() {
 	done
 	(cd "$out" && find hooks series -type f) | while read -r f; do gittree_put "$out/$f" "$k/$f"; done
 	[ ! -d "$out/new" ] || (cd "$out/new" && find . -type f -printf '%P\n') |
-		while read -r f; do gittree_put "$out/new/$f" "$(series_file "$f")"; done
+		while read -r f; do
+			# What was not edited in the tree may have been edited here since.
+			[ -e "$(series_file "$f")" ] && git -C "$gittree" diff --quiet saved HEAD -- "$f" ||
+				gittree_put "$out/new/$f" "$(series_file "$f")"
+		done
 	git -C "$gittree" tag -f saved >/dev/null
+}
+
+# The line of the series for patch $1 with the new files $2: as it is, if it names those.
+gittree_line() {
+	local old
+
+	old=$(series_lines | grep "^$1 ") || :
+	[ "$(tr -s ' ' '\n' <<<"$old" | sort)" = "$(tr -s ' ' '\n' <<<"$1$2" | sort)" ] || old=$1$2
+	echo "$old"
 }
 
 gittree_put() {
