@@ -560,6 +560,31 @@ static int swap_entries_amid(const struct layout *l, const char *mode)
 	return KSFT_PASS;
 }
 
+/* Pages were copied away while the folio was shared: that was its first write. */
+static int partly_copied(const struct layout *l, const char *mode)
+{
+	struct region r;
+	struct peer p;
+	long faults = 0;
+
+	NEED(region_get(&r, l, 4));
+	NEED(peer_fork(&p));
+	for (int i = 3; i < r.pages; i += r.fpages)
+		stamp_page(r.mem + i * PAGE, i, 1);
+	FAIL_IF(!peer_stamped(&p, r.mem, 0, r.pages, 0), "child sees the parent's writes");
+	FAIL_IF(!peer_quit(&p), "child");
+	for (int i = 9; i < r.pages; i += r.fpages)
+		faults += stamp_faults(r.mem + i * PAGE, i, 1, 1);
+	FAIL_IF(faults != 4, "%ld faults on 4 folios", faults);
+	for (int i = 0; i < r.pages; i += r.fpages)
+		faults += stamp_faults(r.mem + i * PAGE, i, 16, 2);
+	if (mode && strcmp(mode, "never"))
+		FAIL_IF(faults != 4, "%ld faults, the pages around included", faults);
+	for (int i = 0; i < r.pages; i += r.fpages)
+		FAIL_STAMP(r.mem + i * PAGE, i, 16, 2, "contents");
+	return KSFT_PASS;
+}
+
 /* --- memory pressure ------------------------------------------------------ */
 
 /* Reuse needs no memory: it works where not a page more can be had. */
@@ -684,6 +709,8 @@ static const struct test_case cases[] = {
 	  swap_leftover, ON_LARGE | ON_PMD },
 	{ "Swap entries amid the folio",
 	  swap_entries_amid, ON_LARGE | ON_PMD },
+	{ "Pages copied away while it was shared: the first fault takes more",
+	  partly_copied, ON_64K_UP },
 	{ "Memory cgroup at its limit: what is exclusive is reused",
 	  memcg_full, ON_64K_UP },
 	{ "Memory cgroup beyond its limit: copies, with swap",

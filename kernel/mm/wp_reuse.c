@@ -222,16 +222,20 @@ static unsigned int wp_reuse_run_beyond(struct vm_fault *vmf, int dir,
 
 /*
  * Look around the faulting PTE: at the runs beside it and at the mark that
- * the first fault on the folio left. PTE lock held.
+ * the first fault on the folio left. Pages of the folio that are mapped no
+ * longer are a mark as well: most likely they were copied away by writes, when
+ * the folio was shared. PTE lock held.
  */
-static void wp_reuse_look(struct vm_fault *vmf, struct wp_reuse_view *view)
+static void wp_reuse_look(struct vm_fault *vmf, const struct folio *folio,
+			  struct wp_reuse_view *view)
 {
 	const unsigned long below = (vmf->address - vmf->vma->vm_start) >> PAGE_SHIFT;
 	const unsigned long above = ((vmf->vma->vm_end - vmf->address) >> PAGE_SHIFT) - 1;
 	const unsigned int last = PTRS_PER_PTE - 1;
 	const unsigned int pos = view->pos;
 
-	view->again = wp_reuse_writable(ptep_get(vmf->pte - (pos - view->lo)));
+	view->again = folio_large_mapcount(folio) < folio_large_nr_pages(folio) ||
+		      wp_reuse_writable(ptep_get(vmf->pte - (pos - view->lo)));
 	view->above = 0;
 	if (pos)
 		view->below = wp_reuse_run_length(vmf->pte, -1, min(below, pos));
@@ -322,7 +326,7 @@ static noinline void __wp_reuse_around(struct vm_fault *vmf, struct folio *folio
 		window = wp_reuse_clamp(&view, view.lo, view.hi);
 		break;
 	default:
-		wp_reuse_look(vmf, &view);
+		wp_reuse_look(vmf, folio, &view);
 		window = wp_reuse_adaptive(&view);
 		/* The mark for the next fault; no matter if it can't be set. */
 		if (!view.again && view.lo < window.first)

@@ -38,7 +38,8 @@ struct vm_fault;
  *	@lo; a lower bound is enough.
  * @above: the same for a run that begins just above @pos.
  * @again: not the first write fault on this folio: the PTE at @lo, which that
- *	one marks by making it writable, is writable.
+ *	one marks by making it writable, is writable; or pages of the folio were
+ *	copied away before.
  *
  * PTEs are numbered as in the page table.
  */
