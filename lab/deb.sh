@@ -117,7 +117,7 @@ try_job() {
 	echo "kernel $(uname -r)"
 	mount | grep ' on / '
 	cd /sys/kernel/mm/transparent_hugepage || exit 1
-	for f in wp_reuse wp_copy wp_copy_max_kb mincore_batch madv_free_batch; do
+	for f in wp_reuse wp_copy wp_copy_max_kb wp_copy_dense_percent mincore_batch madv_free_batch; do
 		echo "$f $(cat $f)" || exit 1
 	done
 	grep -H . hugepages-64kB/stats/wp_fault_* || exit 1

@@ -5,8 +5,16 @@
  */
 #include "common.h"
 
-static const char *const knobs[] = {
-	"wp_reuse", "wp_copy", "wp_copy_max_kb", "mincore_batch", "madv_free_batch",
+/* With numbers that are out of their range. */
+static const struct {
+	const char *name, *bad[2];
+} knobs[] = {
+	{ "wp_reuse" },
+	{ "wp_copy" },
+	{ "wp_copy_max_kb", { "2049", "4294967295" } },
+	{ "wp_copy_dense_percent", { "49", "101" } },
+	{ "mincore_batch" },
+	{ "madv_free_batch" },
 };
 
 static int put(const char *knob, const char *val)
@@ -26,9 +34,28 @@ static const char *const bad_numbers[] = {
 	"", "\n", "nonsense", "-1", "1x", "99999999999999999999",
 };
 
+static bool refused(const char *knob, const char *val)
+{
+	char before[64];
+	int ret;
+
+	snprintf(before, sizeof(before), "%s", knob_get(knob));
+	ret = put(knob, val);
+	if (ret != -EINVAL && ret != -ERANGE && val[0]) {
+		ksft_print_msg("%s: \"%s\": %d, expected EINVAL\n", knob, val, ret);
+		return false;
+	}
+	if (strcmp(before, knob_get(knob))) {
+		ksft_print_msg("%s: \"%s\" changed it from %s to %s\n", knob, val,
+			       before, knob_get(knob));
+		return false;
+	}
+	return true;
+}
+
 static void check_words(const char *knob, char *list)
 {
-	char all[256], before[64];
+	char all[256];
 	bool ok = true;
 	char *save;
 
@@ -48,31 +75,17 @@ static void check_words(const char *knob, char *list)
 	}
 	ksft_test_result(ok, "%s: every value listed can be set\n", knob);
 
+	/* Nothing is written for an empty string: no error, no change. */
 	ok = true;
-	snprintf(before, sizeof(before), "%s", knob_get(knob));
-	for (unsigned int i = 0; i < ARRAY_SIZE(bad_words); i++) {
-		int ret = put(knob, bad_words[i]);
-
-		/* Nothing is written for an empty string: no error, no change. */
-		if (ret != -EINVAL && bad_words[i][0]) {
-			ksft_print_msg("%s: \"%s\": %d, expected EINVAL\n", knob,
-				       bad_words[i], ret);
-			ok = false;
-		}
-		if (strcmp(before, knob_get(knob))) {
-			ksft_print_msg("%s: \"%s\" changed it from %s to %s\n",
-				       knob, bad_words[i], before, knob_get(knob));
-			ok = false;
-		}
-	}
+	for (unsigned int i = 0; i < ARRAY_SIZE(bad_words); i++)
+		ok &= refused(knob, bad_words[i]);
 	ksft_test_result(ok, "%s: a value not listed is EINVAL and changes nothing\n", knob);
 }
 
-static void check_number(const char *knob, char *val)
+static void check_number(const char *knob, const char *const bad[2], char *val)
 {
-	char before[64], num[32];
+	char num[32], before[64];
 	bool ok = true;
-	int ret;
 
 	snprintf(before, sizeof(before), "%s", knob_get(knob));
 	snprintf(num, sizeof(num), "%ld", atol(val));
@@ -85,20 +98,10 @@ static void check_number(const char *knob, char *val)
 	ksft_test_result(ok, "%s: every value listed can be set\n", knob);
 
 	ok = true;
-	snprintf(before, sizeof(before), "%s", knob_get(knob));
-	for (unsigned int i = 0; i < ARRAY_SIZE(bad_numbers); i++) {
-		ret = put(knob, bad_numbers[i]);
-		if (ret != -EINVAL && ret != -ERANGE && bad_numbers[i][0]) {
-			ksft_print_msg("%s: \"%s\": %d, expected EINVAL\n", knob,
-				       bad_numbers[i], ret);
-			ok = false;
-		}
-		if (strcmp(before, knob_get(knob))) {
-			ksft_print_msg("%s: \"%s\" changed it from %s to %s\n",
-				       knob, bad_numbers[i], before, knob_get(knob));
-			ok = false;
-		}
-	}
+	for (unsigned int i = 0; i < ARRAY_SIZE(bad_numbers); i++)
+		ok &= refused(knob, bad_numbers[i]);
+	for (unsigned int i = 0; i < 2 && bad[i]; i++)
+		ok &= refused(knob, bad[i]);
 	ksft_test_result(ok, "%s: a value not listed is EINVAL and changes nothing\n", knob);
 }
 
@@ -109,17 +112,17 @@ int main(void)
 	for (unsigned int i = 0; i < ARRAY_SIZE(knobs); i++) {
 		char path[160], list[256];
 
-		if (!have_knob(knobs[i])) {
-			ksft_test_result_skip("%s: kernel has no such switch\n", knobs[i]);
-			ksft_test_result_skip("%s: kernel has no such switch\n", knobs[i]);
+		if (!have_knob(knobs[i].name)) {
+			ksft_test_result_skip("%s: kernel has no such switch\n", knobs[i].name);
+			ksft_test_result_skip("%s: kernel has no such switch\n", knobs[i].name);
 			continue;
 		}
-		snprintf(path, sizeof(path), THP_DIR "%s", knobs[i]);
+		snprintf(path, sizeof(path), THP_DIR "%s", knobs[i].name);
 		file_read(path, list, sizeof(list));
 		if (strchr(list, '['))
-			check_words(knobs[i], list);
+			check_words(knobs[i].name, list);
 		else
-			check_number(knobs[i], list);
+			check_number(knobs[i].name, knobs[i].bad, list);
 	}
 	settings_restore();
 	ksft_finished();

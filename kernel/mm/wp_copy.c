@@ -70,6 +70,20 @@ static void wp_copy_set_max(unsigned int kb)
 }
 
 /*
+ * What share of a window must be written before the dense rule fills it up; and
+ * how many pages that is. The lower, the fewer faults a random writer has that
+ * reaches everything, and the more is copied in vain for one that stops before.
+ */
+static unsigned int wp_copy_dense_percent __read_mostly;
+static unsigned int wp_copy_dense_pages __read_mostly;
+
+static void wp_copy_set_dense(unsigned int percent)
+{
+	WRITE_ONCE(wp_copy_dense_percent, percent);
+	WRITE_ONCE(wp_copy_dense_pages, wp_copy_dense_nr(percent));
+}
+
+/*
  * What a PTE tells about the page at its address: whether it is private to this
  * process, or at least writable, and whether the program has written it.
  */
@@ -266,23 +280,39 @@ static long wp_copy_first_page(struct vm_fault *vmf, struct folio *folio,
 	return idx - below;
 }
 
-/* Of @nr PTEs from @ptep on, how many are private and how many are written? */
-struct wp_copy_count {
-	unsigned int private;
-	unsigned int written;
+/* Of a window of @nr pages, how many are not written, and why. */
+struct wp_copy_window {
+	unsigned int nr;
+	unsigned int unwritten;		/* private */
+	unsigned int shared;		/* or not there */
 };
 
-static void wp_copy_count(struct wp_copy_count *count, pte_t *ptep,
-			  unsigned long nr)
+/*
+ * Count in the window whose PTEs begin at @ptep.
+ *
+ * Return: whether at least @dense pages are written.
+ */
+static bool wp_copy_count(struct wp_copy_window *window, pte_t *ptep,
+			  unsigned int dense)
 {
-	for (; nr; nr--, ptep++) {
+	const pte_t *end = ptep + window->nr;
+	unsigned int unwritten = 0, shared = 0;
+
+	for (; ptep < end; ptep++) {
 		const pte_t pte = ptep_get(ptep);
 
-		if (!wp_copy_private(pte))
+		if (wp_copy_written(pte))
 			continue;
-		count->private++;
-		count->written += !!pte_dirty(pte);
+		if (wp_copy_private(pte))
+			unwritten++;
+		else
+			shared++;
+		if (unwritten + shared + dense > window->nr)
+			return false;
 	}
+	window->unwritten = unwritten;
+	window->shared = shared;
+	return true;
 }
 
 /*
@@ -322,9 +352,10 @@ static __always_inline bool wp_copy_folio_crowded(struct folio *folio)
 {
 	const unsigned int nr = folio_large_nr_pages(folio);
 	const unsigned int mapcount = folio_large_mapcount(folio);
+	const unsigned int dense = READ_ONCE(wp_copy_dense_pages);
 
-	return wp_copy_crowded(mapcount, nr) &&
-	       wp_copy_crowded(mapcount - folio_entire_mapcount(folio), nr);
+	return wp_copy_crowded(mapcount, nr, dense) &&
+	       wp_copy_crowded(mapcount - folio_entire_mapcount(folio), nr, dense);
 }
 
 /*
@@ -412,57 +443,48 @@ static unsigned long wp_copy_permitted_runs(struct vm_fault *vmf,
 
 /*
  * What the dense rule permits: the smallest possible @order, if its block is
- * @whole, or WP_COPY_FILL. The window is what of it lies in the VMA.
+ * whole, or a fill. The window is what of it lies in the VMA.
  */
 static unsigned long wp_copy_permitted_dense(struct vm_fault *vmf,
-					     unsigned int order, bool whole)
+					     struct folio *folio,
+					     unsigned int order)
 {
+	const unsigned int dense = READ_ONCE(wp_copy_dense_pages);
 	const struct vm_area_struct *vma = vmf->vma;
 	const unsigned long size = PAGE_SIZE * WP_COPY_WINDOW;
-	const unsigned long fill_size = PAGE_SIZE << WP_COPY_FILL_ORDER;
 	const unsigned long start = max(ALIGN_DOWN(vmf->address, size),
 					vma->vm_start);
 	const unsigned long end = min(ALIGN_DOWN(vmf->address, size) + size,
 				      vma->vm_end);
-	const unsigned long fill = max(ALIGN_DOWN(vmf->address, fill_size), start);
-	const unsigned long fill_end = min(ALIGN_DOWN(vmf->address, fill_size) +
-					   fill_size, end);
-	pte_t *ptep = vmf->pte - ((vmf->address - start) >> PAGE_SHIFT);
-	struct wp_copy_count window = { };
-	unsigned int nr_fill, unwritten;
+	struct wp_copy_window window = { .nr = (end - start) >> PAGE_SHIFT };
+	unsigned int extra, nr;
 
-	wp_copy_count(&window, ptep + ((fill - start) >> PAGE_SHIFT),
-		      (fill_end - fill) >> PAGE_SHIFT);
-	nr_fill = ((fill_end - fill) >> PAGE_SHIFT) - window.private;
-	if (!whole && nr_fill > WP_COPY_FILL_MAX)
+	if (!wp_copy_count(&window, vmf->pte - ((vmf->address - start) >> PAGE_SHIFT),
+			   dense))
 		return 0;
-	wp_copy_count(&window, ptep, (fill - start) >> PAGE_SHIFT);
-	wp_copy_count(&window, ptep + ((fill_end - start) >> PAGE_SHIFT),
-		      (end - fill_end) >> PAGE_SHIFT);
-
-	unwritten = window.private - window.written;
-	if (whole && wp_copy_dense(window.written, unwritten, 1U << order))
+	extra = wp_copy_dense(window.nr - window.unwritten - window.shared,
+			      window.unwritten, dense);
+	if (extra >= (1U << order) - 1 && wp_copy_block_shared(vmf, folio, order))
 		return BIT(order);
-	if (!(READ_ONCE(wp_copy_orders_mask) & BIT(WP_COPY_FILL_ORDER)) ||
-	    !wp_copy_dense(window.written, unwritten, nr_fill))
+
+	nr = min3(extra + 1, window.shared, WP_COPY_FILL_MAX);
+	nr = min(nr, 1U << highest_order(READ_ONCE(wp_copy_orders_mask)));
+	if (nr < 2)
 		return 0;
-	if (window.private + nr_fill == WP_COPY_WINDOW)
-		return WP_COPY_FILL | WP_COPY_FILL_LAST;
-	return WP_COPY_FILL;
+	return (unsigned long)nr << WP_COPY_FILL_SHIFT |
+	       (nr == window.shared ? WP_COPY_FILL_LAST : 0);
 }
 
 /* What mode "auto" permits of @orders, which are not empty. */
 static unsigned long wp_copy_permitted(struct vm_fault *vmf,
 				       struct folio *folio, unsigned long orders)
 {
-	const unsigned int order = __ffs(orders);
 	const unsigned long permitted =
 		wp_copy_whole(vmf, folio, wp_copy_permitted_runs(vmf, orders));
 
 	if (permitted || !wp_copy_folio_crowded(folio))
 		return permitted;
-	return wp_copy_permitted_dense(vmf, order,
-				       wp_copy_block_shared(vmf, folio, order));
+	return wp_copy_permitted_dense(vmf, folio, __ffs(orders));
 }
 
 /**
@@ -755,36 +777,36 @@ static unsigned int wp_copy_block(struct vm_fault *vmf, struct folio *old,
 				 __GFP_NOWARN)
 
 /*
- * The fill: pages that are still shared with the old folio, around the fault,
- * and what they become. In the order of their addresses.
+ * The fill: pages that are still shared with the old folio, and what they become.
+ * The faulting one is the first of them.
  */
 struct wp_copy_fill {
-	unsigned int nr;		/* how many there are */
-	unsigned int fault;		/* which of them is the faulting one */
-	struct {
-		unsigned char at;	/* number of its PTE from the first one on */
-		unsigned short idx;	/* number of the old page in its folio */
-		struct page *new;	/* the copy; NULL if there is none */
-	} page[WP_COPY_FILL_MAX];
+	unsigned int nr;			/* how many there are */
+	unsigned int low, high;			/* first and last of the PTEs */
+	unsigned char at[WP_COPY_FILL_MAX];	/* PTE, counted from the block's first */
+	unsigned short idx[WP_COPY_FILL_MAX];	/* old page, counted in its folio */
+	struct page *new[WP_COPY_FILL_MAX];	/* the copy; NULL if there is none */
 };
 
 /*
- * Note down what is to be copied of the @nr pages from @start on. Without the
- * lock: all of it is checked again before it is mapped.
+ * Find up to @max pages to be copied among the @nr from @start on: the faulting
+ * one and what comes next, at last from @start. Without the lock: all of it is
+ * checked again before it is mapped.
+ *
+ * Return: whether the faulting one can be copied.
  */
-static void wp_copy_fill_find(struct vm_fault *vmf, struct folio *old,
+static bool wp_copy_fill_find(struct vm_fault *vmf, struct folio *old,
 			      unsigned long start, unsigned int nr,
-			      struct wp_copy_fill *fill)
+			      unsigned int max, struct wp_copy_fill *fill)
 {
 	const unsigned int fault = (vmf->address - start) >> PAGE_SHIFT;
 	pte_t *ptep = pte_offset_map(vmf->pmd, start);
-	unsigned int i;
+	unsigned int n, i = fault;
 
-	fill->nr = 0;
-	fill->fault = WP_COPY_FILL_MAX;
 	if (!ptep)
-		return;
-	for (i = 0; i < nr; i++) {
+		return false;
+	*fill = (struct wp_copy_fill){ .low = fault, .high = fault };
+	for (n = 0; n < nr && fill->nr < max; n++, i = i + 1 < nr ? i + 1 : 0) {
 		const pte_t pte = ptep_get_lockless(ptep + i);
 		unsigned long idx;
 
@@ -793,46 +815,31 @@ static void wp_copy_fill_find(struct vm_fault *vmf, struct folio *old,
 		idx = pte_pfn(pte) - folio_pfn(old);
 		if (idx >= folio_nr_pages(old))
 			continue;
-		if (i == fault)
-			fill->fault = fill->nr;
-		fill->page[fill->nr].at = i;
-		fill->page[fill->nr].idx = idx;
-		fill->page[fill->nr].new = NULL;
-		if (++fill->nr == WP_COPY_FILL_MAX)
-			break;
+		fill->at[fill->nr] = i;
+		fill->idx[fill->nr++] = idx;
+		fill->low = min(fill->low, i);
+		fill->high = max(fill->high, i);
 	}
 	pte_unmap(ptep);
+	return fill->nr && fill->at[0] == fault;
 }
 
-/*
- * Allocate the pages. All of them in one block, which is then split, is by far
- * the cheapest; where there is none, or the placement is for a policy to say,
- * one by one.
- */
+/* Allocate the pages: at once, or where their placement is for a policy to say, not. */
 static void wp_copy_fill_alloc(struct vm_fault *vmf, struct wp_copy_fill *fill)
 {
-	const unsigned int order = order_base_2(fill->nr);
 	struct vm_area_struct *vma = vmf->vma;
-	struct page *block = NULL;
-	unsigned int i;
+	unsigned int n;
 
-	if (order && !vma_policy(vma))
-		block = alloc_pages((WP_COPY_FILL_GFP & ~__GFP_RECLAIM) |
-				    __GFP_NORETRY, order);
-	if (block) {
-		split_page(block, order);
-		for (i = 0; i < fill->nr; i++)
-			fill->page[i].new = block + i;
-		for (; i < 1U << order; i++)
-			__free_page(block + i);
+	if (!vma_policy(vma)) {
+		alloc_pages_bulk(WP_COPY_FILL_GFP, fill->nr, fill->new);
 		return;
 	}
-	for (i = 0; i < fill->nr; i++) {
+	for (n = 0; n < fill->nr; n++) {
 		struct folio *new = vma_alloc_folio(WP_COPY_FILL_GFP, 0, vma,
 						    vmf->address);
 
 		if (new)
-			fill->page[i].new = &new->page;
+			fill->new[n] = &new->page;
 	}
 }
 
@@ -844,31 +851,50 @@ static void wp_copy_fill_copy(struct vm_fault *vmf, struct folio *old,
 			      unsigned long start, struct wp_copy_fill *fill)
 {
 	struct vm_area_struct *vma = vmf->vma;
-	unsigned int i, n = fill->fault;
+	unsigned int n = fill->nr;
 
-	for (i = 0; i < fill->nr; i++) {
-		struct page *page, *from;
+	while (n--) {
+		struct page *page = fill->new[n];
+		struct page *from = folio_page(old, fill->idx[n]);
 
-		n = n + 1 < fill->nr ? n + 1 : 0;
-		page = fill->page[n].new;
-		from = folio_page(old, fill->page[n].idx);
 		if (!page)
 			continue;
 		if (mem_cgroup_charge(page_folio(page), vma->vm_mm,
 				      WP_COPY_FILL_GFP) ||
 		    copy_mc_user_highpage(page, from,
-					  start + fill->page[n].at * PAGE_SIZE, vma)) {
+					  start + fill->at[n] * PAGE_SIZE, vma)) {
 			folio_put(page_folio(page));
-			fill->page[n].new = NULL;
+			fill->new[n] = NULL;
 			continue;
 		}
 		kmsan_copy_page_meta(page, from);
 		/* The contents are visible before the PTE is. */
 		__folio_mark_uptodate(page_folio(page));
 	}
-	if (fill->page[fill->fault].new)
-		folio_throttle_swaprate(page_folio(fill->page[fill->fault].new),
+	if (fill->new[0])
+		folio_throttle_swaprate(page_folio(fill->new[0]),
 					WP_COPY_FILL_GFP);
+}
+
+/* Which of the pages of @fill, as a bitmap, still are as they were found? */
+static unsigned long wp_copy_fill_recheck(struct vm_fault *vmf, struct folio *old,
+					  pte_t *ptep,
+					  const struct wp_copy_fill *fill)
+{
+	const pte_t like = wp_copy_like(vmf, old);
+	unsigned long todo = 0;
+	unsigned int n;
+
+	for (n = 0; n < fill->nr; n++) {
+		const unsigned int idx = fill->idx[n];
+
+		if (fill->new[n] &&
+		    wp_copy_pte_shared(ptep_get(ptep + fill->at[n]),
+				       folio_page(old, idx),
+				       pte_advance_pfn(like, idx)))
+			todo |= BIT(n);
+	}
+	return todo;
 }
 
 /*
@@ -880,60 +906,53 @@ static void wp_copy_fill_copy(struct vm_fault *vmf, struct folio *old,
  * Return: how many pages were mapped.
  */
 static unsigned int wp_copy_fill_map(struct vm_fault *vmf, struct folio *old,
-				     unsigned long start, unsigned long end,
+				     unsigned long start,
 				     struct wp_copy_fill *fill)
 {
-	const pte_t like = wp_copy_like(vmf, old);
 	struct vm_area_struct *vma = vmf->vma;
 	struct mm_struct *mm = vma->vm_mm;
 	unsigned int n, nr, mapped = 0;
-	unsigned long todo = 0;
+	unsigned long todo;
 	pte_t *ptep;
 
 	ptep = pte_offset_map_lock(mm, vmf->pmd, start, &vmf->ptl);
 	if (unlikely(!ptep))
 		return 0;
-	for (n = 0; n < fill->nr; n++) {
-		const unsigned int idx = fill->page[n].idx;
-
-		if (fill->page[n].new &&
-		    wp_copy_pte_shared(ptep_get(ptep + fill->page[n].at),
-				       folio_page(old, idx),
-				       pte_advance_pfn(like, idx)))
-			todo |= BIT(n);
-	}
-	if (!(todo & BIT(fill->fault)))
+	todo = wp_copy_fill_recheck(vmf, old, ptep, fill);
+	if (!(todo & BIT(0)))
 		goto unlock;
 
-	flush_cache_range(vma, start, end);
+	flush_cache_range(vma, start + fill->low * PAGE_SIZE,
+			  start + (fill->high + 1) * PAGE_SIZE);
 	for (n = 0; n < fill->nr; n++)
 		if (todo & BIT(n))
-			ptep_get_and_clear(mm, start + fill->page[n].at * PAGE_SIZE,
-					   ptep + fill->page[n].at);
-	flush_tlb_range(vma, start, end);
+			ptep_get_and_clear(mm, start + fill->at[n] * PAGE_SIZE,
+					   ptep + fill->at[n]);
+	flush_tlb_range(vma, start + fill->low * PAGE_SIZE,
+			start + (fill->high + 1) * PAGE_SIZE);
 
 	for (n = 0; n < fill->nr; n++) {
-		const unsigned long addr = start + fill->page[n].at * PAGE_SIZE;
+		const unsigned long addr = start + fill->at[n] * PAGE_SIZE;
 		struct folio *new;
 
 		if (!(todo & BIT(n)))
 			continue;
-		new = page_folio(fill->page[n].new);
+		new = page_folio(fill->new[n]);
 		folio_set_dirty(new);
 		folio_add_new_anon_rmap(new, vma, addr, RMAP_EXCLUSIVE);
 		folio_add_lru_vma(new, vma);
-		set_pte_at(mm, addr, ptep + fill->page[n].at,
-			   n == fill->fault ? wp_copy_mk_written(new, vma) :
-					      wp_copy_mk_unwritten(new, vma));
-		update_mmu_cache_range(vmf, vma, addr, ptep + fill->page[n].at, 1);
-		fill->page[n].new = NULL;
+		set_pte_at(mm, addr, ptep + fill->at[n],
+			   n ? wp_copy_mk_unwritten(new, vma) :
+			       wp_copy_mk_written(new, vma));
+		update_mmu_cache_range(vmf, vma, addr, ptep + fill->at[n], 1);
+		fill->new[n] = NULL;
 		mapped++;
 	}
 	for (n = 0; n < fill->nr; n += nr) {
-		const unsigned int idx = fill->page[n].idx;
+		const unsigned int idx = fill->idx[n];
 
 		for (nr = 1; n + nr < fill->nr && (todo & BIT(n)) &&
-		     (todo & BIT(n + nr)) && fill->page[n + nr].idx == idx + nr; nr++)
+		     (todo & BIT(n + nr)) && fill->idx[n + nr] == idx + nr; nr++)
 			;
 		if (todo & BIT(n))
 			folio_remove_rmap_ptes(old, folio_page(old, idx), nr, vma);
@@ -944,11 +963,13 @@ unlock:
 }
 
 /*
- * Copy to folios of their own what is still shared with @old around the fault.
+ * Copy to folios of their own up to @max pages that are still shared with @old
+ * around the fault.
  *
  * Return: how many pages were copied; 0 if the faulting one was not.
  */
-static unsigned int wp_copy_fill(struct vm_fault *vmf, struct folio *old)
+static unsigned int wp_copy_fill(struct vm_fault *vmf, struct folio *old,
+				 unsigned int max)
 {
 	const unsigned long size = PAGE_SIZE << WP_COPY_FILL_ORDER;
 	struct vm_area_struct *vma = vmf->vma;
@@ -960,24 +981,25 @@ static unsigned int wp_copy_fill(struct vm_fault *vmf, struct folio *old)
 	unsigned int n, copied = 0;
 	struct wp_copy_fill fill;
 
-	wp_copy_fill_find(vmf, old, start, (end - start) >> PAGE_SHIFT, &fill);
-	if (fill.fault == WP_COPY_FILL_MAX)
+	if (!wp_copy_fill_find(vmf, old, start, (end - start) >> PAGE_SHIFT, max,
+			       &fill))
 		return 0;
 	wp_copy_fill_alloc(vmf, &fill);
 	wp_copy_fill_copy(vmf, old, start, &fill);
-	if (fill.page[fill.fault].new) {
+	if (fill.new[0]) {
 		mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, vma->vm_mm,
-					start, end);
+					start + fill.low * PAGE_SIZE,
+					start + (fill.high + 1) * PAGE_SIZE);
 		mmu_notifier_invalidate_range_start(&range);
-		copied = wp_copy_fill_map(vmf, old, start, end, &fill);
+		copied = wp_copy_fill_map(vmf, old, start, &fill);
 		mmu_notifier_invalidate_range_end(&range);
 	}
 	for (n = 0; n < fill.nr; n++)
-		if (fill.page[n].new)
-			folio_put(page_folio(fill.page[n].new));
+		if (fill.new[n])
+			folio_put(page_folio(fill.new[n]));
 	if (copied)
-		trace_mm_wp_fault(vmf->address, folio_order(old), start, copied,
-				  true);
+		trace_mm_wp_fault(vmf->address, folio_order(old),
+				  start + fill.low * PAGE_SIZE, copied, true);
 	return copied;
 }
 
@@ -993,6 +1015,7 @@ static unsigned int wp_copy_fill(struct vm_fault *vmf, struct folio *old)
 bool __wp_copy_large(struct vm_fault *vmf, unsigned long orders, vm_fault_t *ret)
 {
 	struct folio *old = vmf->page ? page_folio(vmf->page) : NULL;
+	const unsigned int fill = orders >> WP_COPY_FILL_SHIFT;
 	unsigned int copied;
 
 	delayacct_wpcopy_start();
@@ -1005,8 +1028,8 @@ bool __wp_copy_large(struct vm_fault *vmf, unsigned long orders, vm_fault_t *ret
 		return true;
 	}
 
-	if (orders & WP_COPY_FILL)
-		copied = wp_copy_fill(vmf, old);
+	if (fill)
+		copied = wp_copy_fill(vmf, old, fill);
 	else
 		copied = wp_copy_block(vmf, old, orders);
 	if (copied && old) {
@@ -1014,7 +1037,7 @@ bool __wp_copy_large(struct vm_fault *vmf, unsigned long orders, vm_fault_t *ret
 		/* Our own reference, and one for each mapping that is gone. */
 		free_swap_cache(old);
 		folio_put_refs(old, copied + 1);
-		if (orders & WP_COPY_FILL_LAST)
+		if ((orders & WP_COPY_FILL_LAST) && copied == fill)
 			khugepaged_hint(vmf->vma, vmf->address);
 	}
 	delayacct_wpcopy_end();
@@ -1072,11 +1095,39 @@ static ssize_t wp_copy_max_kb_store(struct kobject *kobj,
 
 static struct kobj_attribute wp_copy_max_kb_attr = __ATTR_RW(wp_copy_max_kb);
 
+static ssize_t wp_copy_dense_percent_show(struct kobject *kobj,
+					  struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", READ_ONCE(wp_copy_dense_percent));
+}
+
+static ssize_t wp_copy_dense_percent_store(struct kobject *kobj,
+					   struct kobj_attribute *attr,
+					   const char *buf, size_t count)
+{
+	unsigned int percent;
+	int err = kstrtouint(buf, 0, &percent);
+
+	if (err)
+		return err;
+	if (percent < 50 || percent > 100)
+		return -EINVAL;
+	wp_copy_set_dense(percent);
+	return count;
+}
+
+static struct kobj_attribute wp_copy_dense_percent_attr =
+	__ATTR_RW(wp_copy_dense_percent);
+
 static int __init wp_copy_init_sysfs(void)
 {
 	int err = thp_batch_create_knob(&wp_copy_attr);
 
-	return err ? err : thp_batch_create_knob(&wp_copy_max_kb_attr);
+	if (!err)
+		err = thp_batch_create_knob(&wp_copy_max_kb_attr);
+	if (!err)
+		err = thp_batch_create_knob(&wp_copy_dense_percent_attr);
+	return err;
 }
 #else
 static inline int wp_copy_init_sysfs(void)
@@ -1088,6 +1139,7 @@ static inline int wp_copy_init_sysfs(void)
 static int __init wp_copy_init(void)
 {
 	wp_copy_set_max(64);
+	wp_copy_set_dense(WP_COPY_DENSE_PERCENT);
 	return wp_copy_init_sysfs();
 }
 late_initcall(wp_copy_init);

@@ -41,13 +41,11 @@ static void check_dense(struct input *in)
 {
 	const unsigned int written = take(in, WP_COPY_WINDOW + 1);
 	const unsigned int unwritten = take(in, WP_COPY_WINDOW + 1 - written);
-	const unsigned int nr = 1 + take(in, WP_COPY_WINDOW);
+	const unsigned int dense = wp_copy_dense_nr(50 + take(in, 51));
+	const unsigned int extra = wp_copy_dense(written, unwritten, dense);
 
-	if (!wp_copy_dense(written, unwritten, nr))
-		return;
-	MUST(written >= WP_COPY_DENSE);
-	MUST(nr <= WP_COPY_FILL_MAX);
-	MUST(unwritten + nr - 1 <= written / 2);
+	MUST(!extra || written >= dense);
+	MUST(!extra || unwritten + extra <= written / 2);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -58,6 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	check_dense(&in);
 	reset(pages, sets[take(&in, 4)]);
+	a.dense = wp_copy_dense_nr(50 + take(&in, 51));
 	while (in.size) {
 		/* Jump, or walk on: a run of up to 32 pages up or down. */
 		const unsigned int what = take(&in, 4);

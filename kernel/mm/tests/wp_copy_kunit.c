@@ -61,53 +61,50 @@ static void test_run_reaches_block(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, above(ORDERS_16K_64K, 23, 32), BIT(2) | BIT(3));
 }
 
-static void test_dense_half(struct kunit *test)
+static void test_dense_share(struct kunit *test)
 {
-	/* Half of the window is written: enough; one page less: not. */
-	KUNIT_EXPECT_TRUE(test, wp_copy_dense(32, 0, 8));
-	KUNIT_EXPECT_FALSE(test, wp_copy_dense(31, 0, 8));
+	KUNIT_EXPECT_EQ(test, wp_copy_dense_nr(WP_COPY_DENSE_PERCENT), 45);
+	KUNIT_EXPECT_EQ(test, wp_copy_dense_nr(50), 32);
+	KUNIT_EXPECT_EQ(test, wp_copy_dense_nr(100), 64);
+	/* As many as asked for are written: enough; one page less: not. */
+	KUNIT_EXPECT_EQ(test, wp_copy_dense(39, 0, 39), 19);
+	KUNIT_EXPECT_EQ(test, wp_copy_dense(38, 0, 39), 0);
+	KUNIT_EXPECT_EQ(test, wp_copy_dense(63, 0, 64), 0);
 }
 
 static void test_dense_waste(struct kunit *test)
 {
-	/* 4 pages, 3 of them beyond the faulting one, and 13 more: half of 32. */
-	KUNIT_EXPECT_TRUE(test, wp_copy_dense(32, 0, 4));
-	KUNIT_EXPECT_TRUE(test, wp_copy_dense(32, 13, 4));
-	KUNIT_EXPECT_FALSE(test, wp_copy_dense(32, 14, 4));
-	/* The faulting page alone wastes nothing, but adds nothing either. */
-	KUNIT_EXPECT_TRUE(test, wp_copy_dense(40, 20, 1));
-	KUNIT_EXPECT_FALSE(test, wp_copy_dense(40, 21, 1));
-}
-
-static void test_dense_fill(struct kunit *test)
-{
-	/* At most half of a block of 16 pages is filled up. */
-	KUNIT_EXPECT_TRUE(test, wp_copy_dense(56, 0, WP_COPY_FILL_MAX));
-	KUNIT_EXPECT_FALSE(test, wp_copy_dense(55, 0, WP_COPY_FILL_MAX + 1));
-	KUNIT_EXPECT_EQ(test, WP_COPY_FILL_MAX, 8);
+	/* What is unwritten already and what may be added: half of the written. */
+	KUNIT_EXPECT_EQ(test, wp_copy_dense(40, 13, 32), 7);
+	KUNIT_EXPECT_EQ(test, wp_copy_dense(40, 19, 32), 1);
+	KUNIT_EXPECT_EQ(test, wp_copy_dense(40, 20, 32), 0);
+	KUNIT_EXPECT_EQ(test, wp_copy_dense(40, 24, 32), 0);
+	KUNIT_EXPECT_EQ(test, wp_copy_dense(63, 1, 32), 30);
 }
 
 static void test_crowded(struct kunit *test)
 {
-	/* Shared by two: 32 mappings of 16 pages. */
-	KUNIT_EXPECT_FALSE(test, wp_copy_crowded(32, 16));
-	KUNIT_EXPECT_FALSE(test, wp_copy_crowded(25, 16));
-	KUNIT_EXPECT_TRUE(test, wp_copy_crowded(24, 16));
-	KUNIT_EXPECT_TRUE(test, wp_copy_crowded(17, 16));
+	/* Shared by two: 32 mappings of 16 pages. Ten of them are three fifths. */
+	KUNIT_EXPECT_FALSE(test, wp_copy_crowded(32, 16, 39));
+	KUNIT_EXPECT_FALSE(test, wp_copy_crowded(23, 16, 39));
+	KUNIT_EXPECT_TRUE(test, wp_copy_crowded(22, 16, 39));
+	KUNIT_EXPECT_TRUE(test, wp_copy_crowded(17, 16, 39));
 	/* By five. */
-	KUNIT_EXPECT_FALSE(test, wp_copy_crowded(5 * 512 - 255, 512));
-	KUNIT_EXPECT_TRUE(test, wp_copy_crowded(5 * 512 - 256, 512));
+	KUNIT_EXPECT_FALSE(test, wp_copy_crowded(5 * 512 - 311, 512, 39));
+	KUNIT_EXPECT_TRUE(test, wp_copy_crowded(5 * 512 - 312, 512, 39));
+	/* Half. */
+	KUNIT_EXPECT_FALSE(test, wp_copy_crowded(25, 16, 32));
+	KUNIT_EXPECT_TRUE(test, wp_copy_crowded(24, 16, 32));
 	/* Too small to tell. */
-	KUNIT_EXPECT_FALSE(test, wp_copy_crowded(5, 4));
+	KUNIT_EXPECT_FALSE(test, wp_copy_crowded(5, 4, 32));
 }
 
 static struct kunit_case wp_copy_test_cases[] = {
 	KUNIT_CASE(test_run_nothing_written),
 	KUNIT_CASE(test_run_length),
 	KUNIT_CASE(test_run_reaches_block),
-	KUNIT_CASE(test_dense_half),
+	KUNIT_CASE(test_dense_share),
 	KUNIT_CASE(test_dense_waste),
-	KUNIT_CASE(test_dense_fill),
 	KUNIT_CASE(test_crowded),
 	{}
 };
