@@ -9,12 +9,12 @@
 static const struct {
 	const char *name, *bad[2];
 } knobs[] = {
-	{ "wp_reuse" },
-	{ "wp_copy" },
+	{ "wp_reuse", { } },
+	{ "wp_copy", { } },
 	{ "wp_copy_max_kb", { "2049", "4294967295" } },
 	{ "wp_copy_dense_percent", { "49", "101" } },
-	{ "mincore_batch" },
-	{ "madv_free_batch" },
+	{ "mincore_batch", { } },
+	{ "madv_free_batch", { } },
 };
 
 static int put(const char *knob, const char *val)

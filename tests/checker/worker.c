@@ -167,7 +167,8 @@ static void check_tracked(int fd, int p, const struct op *op, bool forced)
 		if (!(m->fl & F_W) && (!forced || !can_force(m)))
 			continue;
 		if (S->has_softdirty && !(m->fl & F_MERGE) && !(pm[k] & PM_SOFT_DIRTY))
-			fail(i, "process %d page %u: written, not soft-dirty", p, i);
+			fail(i, "process %d page %u: written, not soft-dirty (pagemap %#lx)",
+			     p, i, (unsigned long)pm[k]);
 		if (!(m->fl & F_WPEXP))
 			continue;
 		if (S->pr[p].uffd_mode == 1)
