@@ -774,6 +774,7 @@ static void answer(const json_t *result)
 	};
 	const json_t *rows = json_object_get(result, "rows");
 	bool counts = !strcmp(str(result, "accel"), "icount");
+	const struct about *a;
 	char size[32];
 	struct sum all, s;
 	size_t i;
@@ -782,7 +783,14 @@ static void answer(const json_t *result)
 	sum_up(&all, rows, NULL);
 	if (!sum_cases(&all))
 		return;
-	put("<p class=\"answer\">Of %d cases, each a pattern on folios of one size, ", sum_cases(&all));
+	put("<p class=\"answer\">");
+	a = about(str(json_array_get(rows, 0), "experiment"));
+	if (a->program) {
+		text(a->title);
+		put(": of %d cases, each on folios of one size, ", sum_cases(&all));
+	} else {
+		put("Of %d cases, each a pattern on folios of one size, ", sum_cases(&all));
+	}
 	text(*str(result, "series") ? str(result, "series") : "the patched kernel");
 	put(" does better than stock Linux ");
 	text(str(result, "base"));
