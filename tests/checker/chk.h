@@ -142,6 +142,7 @@ struct mproc {
 	bool alive;
 	pid_t pid;
 	int uffd_mode;		/* 0 none, 1 sync, 2 async */
+	unsigned long sd_moves;	/* env_moves() before soft-dirty bits were cleared */
 	struct mpage pg[NPAGES];
 	struct cmd cmd;
 };
@@ -262,6 +263,7 @@ void env_kill(void);
 void env_forget(pid_t pid);
 int env_do(const struct op *op, pid_t pid);
 long env_oom_kills(void);
+unsigned long env_moves(void);
 long env_memory(void);
 bool env_memory_back(char *msg, size_t len);
 void env_describe(const struct op *op, char *buf, size_t len);

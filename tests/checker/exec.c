@@ -571,6 +571,7 @@ static int do_sdclear(const struct op *o)
 	unsigned int i;
 	int fd;
 
+	S->pr[o->p].sd_moves = env_moves();
 	snprintf(name, sizeof(name), "/proc/%d/clear_refs", S->pr[o->p].pid);
 	fd = open(name, O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, "4", 1) != 1) {

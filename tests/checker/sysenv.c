@@ -254,6 +254,32 @@ int env_do(const struct op *op, pid_t pid)
 	return -1;
 }
 
+/* How often folios have been migrated or split, in all of the system. */
+unsigned long env_moves(void)
+{
+	static const char *const counts[] = { "pgmigrate_success ", "pgmigrate_fail " };
+	static const char *const splits[] = { "split", "split_failed" };
+	static char buf[32768];
+	unsigned long sum = 0;
+	unsigned int i, k;
+	char path[160];
+
+	if (file_read("/proc/vmstat", buf, sizeof(buf)) < 0)
+		return 0;
+	for (k = 0; k < 2; k++) {
+		const char *s = strstr(buf, counts[k]);
+
+		sum += s ? strtoul(s + strlen(counts[k]), NULL, 10) : 0;
+	}
+	for (i = 0; i < nsizes; i++)
+		for (k = 0; k < 2; k++) {
+			snprintf(path, sizeof(path), THP_DIR "%s/stats/%s", sizes[i], splits[k]);
+			if (file_read(path, buf, sizeof(buf)) >= 0)
+				sum += strtoul(buf, NULL, 10);
+		}
+	return sum;
+}
+
 /* Bytes that the processes have together. */
 long env_memory(void)
 {

@@ -149,6 +149,16 @@ static void check_page(unsigned int i, bool written)
 		fail(i, "process %d page %u (flags %#x): /proc/self/mem: %m", slot, i, m->fl);
 }
 
+/*
+ * Stock's clear_refs leaves a PTE that is on its way to another place, or whose folio
+ * is being split, writable when it is back (7.3.4): the next write goes unseen.
+ */
+static bool sd_may_miss(int p)
+{
+	usleep(50000);	/* counted when it is done */
+	return env_moves() != S->pr[p].sd_moves;
+}
+
 /* After a write: neither soft-dirty nor userfaultfd may have missed it. */
 static void check_tracked(int fd, int p, const struct op *op, bool forced)
 {
@@ -166,7 +176,8 @@ static void check_tracked(int fd, int p, const struct op *op, bool forced)
 			continue;
 		if (!(m->fl & F_W) && (!forced || !can_force(m)))
 			continue;
-		if (S->has_softdirty && !(m->fl & F_MERGE) && !(pm[k] & PM_SOFT_DIRTY))
+		if (S->has_softdirty && !(m->fl & F_MERGE) && !(pm[k] & PM_SOFT_DIRTY) &&
+		    !sd_may_miss(p))
 			fail(i, "process %d page %u: written, not soft-dirty (pagemap %#lx)",
 			     p, i, (unsigned long)pm[k]);
 		if (!(m->fl & F_WPEXP))
