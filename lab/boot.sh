@@ -140,9 +140,18 @@ job_status() {
 }
 
 # Reports of the kernel on its console: nothing of the sort is expected of a healthy one.
+# But stock has data races of its own: of those that KCSAN finds only ours count, those that
+# are between functions of $kernel_ours (a regular expression).
 kernel_reports() {
 	grep -anE 'BUG:|WARNING:|Oops|KASAN:|UBSAN:|INFO: (task|rcu)|rcu: INFO|possible recursive|possible circular|soft lockup|unreferenced object|general protection' \
-		"$WF_LOG/$1.console" | tr -d '\r'
+		"$WF_LOG/$1.console" | tr -d '\r' |
+		awk -v ours="${kernel_ours:-.}" '!/BUG: KCSAN:/ || $0 ~ "(in| /) (" ours ")( |$)" { print; n++ } END { exit !n }'
+}
+
+# Functions of the new files in the built tree $1, for $kernel_ours.
+kernel_functions() {
+	nm "$1"/mm/{wp_copy,wp_reuse,lazyfree,mincore_batch,thp_batch}.o |
+		awk '$2 ~ /[tT]/ { sub(/\..*/, "", $3); print $3 }' | sort -u | paste -sd'|'
 }
 
 # Show the first reports of kernel $1 with file and line, where its tree $2 can tell.

@@ -17,6 +17,8 @@ usage() {
 	  --selftests all of the kernel's own mm selftests, and nothing else
 	  --debug     the programs (or the selftests) on the debug kernel, kernel/config/debug,
 	              with several CPUs; any report of the kernel fails the run
+	  --kcsan     the programs on a kernel that looks for data races, kernel/config/kcsan;
+	              one in a function of ours fails the run, those of stock are counted
 	  --accel A   tcg (also "auto"), icount or kvm
 	  --list      print the names
 
@@ -29,12 +31,13 @@ usage() {
 	END
 }
 
-quick= debug= selftests= list= soak= mutants= cpus= accel=auto names=()
+quick= debug= kcsan= selftests= list= soak= mutants= cpus= accel=auto names=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	-h | --help) usage && exit 0 ;;
 	--quick) quick=1 ;;
 	--debug) debug=1 ;;
+	--kcsan) kcsan=1 ;;
 	--selftests) selftests=1 ;;
 	--list) list=1 ;;
 	--accel) value "$@" && accel=$REPLY && shift ;;
@@ -50,7 +53,7 @@ done
 # All programs in one boot take longer than one measurement, and the checks of a debug
 # kernel many times as long. What hangs still says nothing for too long.
 time_factor=1
-[ -z "$debug" ] || time_factor=8
+[ -z "$debug$kcsan" ] || time_factor=8
 # A selftest may say nothing for as long as it may take at all.
 [ -z "$selftests" ] || WF_STALL=${WF_STALL:-$((1260 * time_factor))}
 WF_STALL=${WF_STALL:-$((300 * (1 + time_factor / 4)))}
@@ -87,6 +90,8 @@ all=()
 if [ -n "$selftests" ]; then
 	mapfile -t all < <(kselftest_list)
 	all=("${all[@]/#/kselftest/}")
+elif [ -n "$kcsan" ]; then
+	all+=("${programs[@]/#/ours/}")
 elif [ -n "$debug" ]; then
 	all+=("${programs[@]/#/ours/}" ours/kunit)
 	# What needs a debug kernel is run on stock too.
@@ -285,6 +290,8 @@ run_programs() {
 	ours=ours
 	if [ -n "$debug" ]; then
 		config=debug ours=debug cpus=4 vm_memory=${WF_VM_MEMORY:-4096}
+	elif [ -n "$kcsan" ]; then
+		config=kcsan ours=kcsan cpus=4 vm_memory=${WF_VM_MEMORY:-3072}
 	fi
 	[ "$accel" != icount ] || cpus=1
 	series=ours
@@ -308,7 +315,9 @@ run_programs() {
 	fi
 	if [ ${#on_ours[@]} -gt 0 ]; then
 		count_results $ours "${on_ours[@]}"
+		[ -z "$kcsan" ] || kernel_ours=$(kernel_functions "$tree")
 		check_console test $ours "$tree"
+		[ -z "$kcsan" ] || say "Data races: $(grep -ac 'BUG: KCSAN:' "$WF_LOG/test-$ours.console") reports, those of stock included"
 	fi
 	[ ${#selftests[@]} = 0 ] || kselftest_run "${selftests[@]}"
 }
