@@ -56,8 +56,9 @@ compare_series() {
 nothing_left() {
 	local left
 
-	left=$(pgrep -f -- "(file:|-C )$WF_LOG" || :)
-	[ -z "$left" ] || fail "still running: $(ps -o args= -p "$left" | cut -c1-100)"
+	# what pgrep saw may have ended since
+	left=$(pgrep -f -- "(file:|-C )$WF_LOG" | paste -sd, | xargs -r ps -o args= -p | cut -c1-100) || :
+	[ -z "$left" ] || fail "still running: $left"
 	left=$(find "$@" -maxdepth 1 \( -name 'tmp.*' -o -name 'partial.*' \) -newer "$work/start" ! -path "$work" 2>/dev/null)
 	[ -z "$left" ] || fail "left behind: $left"
 }

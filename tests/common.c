@@ -1043,22 +1043,38 @@ static long khugepaged_scans(void)
 	       -1 : atol(buf);
 }
 
-/*
- * Nothing may collapse or scan behind the back of a case. khugepaged goes to work
- * at once, whatever it is told, when a process enters its empty list: so be on it
- * for good, and let it be through before the first case.
- */
-static void khugepaged_quiet(void)
+/* Have khugepaged go to sleep anew, as it is told to, and wait for its last round. */
+static void khugepaged_sleep(void)
 {
 	const long scans = khugepaged_scans();
-	char *mem = mmap_anon(NULL, 2 * MB2, PROT_READ | PROT_WRITE);
 
-	if (mem)
-		madvise(mem, 2 * MB2, MADV_HUGEPAGE);
-	setting(THP_DIR "khugepaged/alloc_sleep_millisecs", "3600000");
 	setting(THP_DIR "khugepaged/scan_sleep_millisecs", "3600000");
 	for (int i = 0; i < 300 && khugepaged_scans() == scans; i++)
 		usleep(10000);
+}
+
+/*
+ * Nothing may collapse or scan behind the back of a case. khugepaged goes to work
+ * at once, whatever it is told, when a process enters its empty list: so one that
+ * has nothing to collapse is on it for good. Twice, as it may just have begun to
+ * sleep for as long as it was told before.
+ */
+static void khugepaged_quiet(void)
+{
+	char *mem;
+
+	fflush(stdout);
+	if (!fork()) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		mem = mmap_anon(NULL, 2 * MB2, PROT_READ | PROT_WRITE);
+		if (mem)
+			madvise(mem, 2 * MB2, MADV_HUGEPAGE);
+		for (;;)
+			pause();
+	}
+	setting(THP_DIR "khugepaged/alloc_sleep_millisecs", "3600000");
+	khugepaged_sleep();
+	khugepaged_sleep();
 }
 
 static void run_case(const struct test_case *c, const struct layout *l,
