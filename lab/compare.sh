@@ -10,7 +10,8 @@ usage() {
 	one table and writes build/compare.json. Installs and fetches what it needs.
 
 	  --quick         less memory and fewer folio sizes, for a first look
-	  --only NAME,…   only these experiments: reuse cow zero mincore lazyfree guard
+	  --only NAME,…   only these experiments: reuse cow collapse zero mincore lazyfree
+	                  guard
 	  --accel A       icount (also "auto"): one CPU, counts instructions, repeats exactly
 	                  tcg: several CPUs, wall-clock time; kvm: the same where /dev/kvm is
 	  --series S      compare another series with stock: a directory of patches that
