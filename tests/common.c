@@ -864,13 +864,13 @@ int need_swap(void)
 
 /* --- a memory cgroup ----------------------------------------------------- */
 
+static long kills_before;
+
 int cgroup_enter(void)
 {
 	if (access(CGROUPS "cgroup.controllers", F_OK))
 		return skip("no cgroup2 on " CGROUPS);
 	file_write(CGROUPS "cgroup.subtree_control", "+memory");
-	/* Its counts are to be of this case. */
-	rmdir(CGROUP);
 	if (mkdir(CGROUP, 0755) && errno != EEXIST)
 		return skip("cannot make " CGROUP ": %s", strerror(errno));
 	if (access(CGROUP "memory.max", F_OK))
@@ -878,6 +878,9 @@ int cgroup_enter(void)
 	file_write(CGROUP "memory.max", "max");
 	if (file_write(CGROUP "cgroup.procs", "0"))
 		return skip("cannot move into " CGROUP);
+	/* Its counts are to be of this case. */
+	kills_before = 0;
+	kills_before = cgroup_event("oom_kill");
 	return KSFT_PASS;
 }
 
@@ -913,7 +916,7 @@ long cgroup_event(const char *name)
 		return -1;
 	for (p = buf; p && *p; p = strchr(p, '\n'), p += !!p)
 		if (!strncmp(p, name, n) && p[n] == ' ')
-			return atol(p + n);
+			return atol(p + n) - (strcmp(name, "oom_kill") ? 0 : kills_before);
 	return -1;
 }
 
