@@ -1072,6 +1072,22 @@ static ssize_t wp_copy_store(struct kobject *kobj, struct kobj_attribute *attr,
 
 static struct kobj_attribute wp_copy_attr = __ATTR_RW(wp_copy);
 
+/* Have @set take the number that was written, if it is @min to @max. */
+static ssize_t wp_copy_store_number(const char *buf, size_t count,
+				    unsigned int min, unsigned int max,
+				    void (*set)(unsigned int))
+{
+	unsigned int val;
+	int err = kstrtouint(buf, 0, &val);
+
+	if (err)
+		return err;
+	if (val < min || val > max)
+		return -EINVAL;
+	set(val);
+	return count;
+}
+
 static ssize_t wp_copy_max_kb_show(struct kobject *kobj,
 				   struct kobj_attribute *attr, char *buf)
 {
@@ -1082,15 +1098,8 @@ static ssize_t wp_copy_max_kb_store(struct kobject *kobj,
 				    struct kobj_attribute *attr,
 				    const char *buf, size_t count)
 {
-	unsigned int kb;
-	int err = kstrtouint(buf, 0, &kb);
-
-	if (err)
-		return err;
-	if (kb > HPAGE_PMD_SIZE / SZ_1K)
-		return -EINVAL;
-	wp_copy_set_max(kb);
-	return count;
+	return wp_copy_store_number(buf, count, 0, HPAGE_PMD_SIZE / SZ_1K,
+				    wp_copy_set_max);
 }
 
 static struct kobj_attribute wp_copy_max_kb_attr = __ATTR_RW(wp_copy_max_kb);
@@ -1105,15 +1114,7 @@ static ssize_t wp_copy_dense_percent_store(struct kobject *kobj,
 					   struct kobj_attribute *attr,
 					   const char *buf, size_t count)
 {
-	unsigned int percent;
-	int err = kstrtouint(buf, 0, &percent);
-
-	if (err)
-		return err;
-	if (percent < 50 || percent > 100)
-		return -EINVAL;
-	wp_copy_set_dense(percent);
-	return count;
+	return wp_copy_store_number(buf, count, 50, 100, wp_copy_set_dense);
 }
 
 static struct kobj_attribute wp_copy_dense_percent_attr =
