@@ -990,17 +990,6 @@ static void find_layouts(void)
 	}
 }
 
-static void enable_size(size_t folio)
-{
-	char path[160];
-
-	for (int i = 0; i < nr_sizes; i++) {
-		snprintf(path, sizeof(path), THP_DIR "hugepages-%lukB/enabled",
-			 (unsigned long)KB(sizes[i]));
-		setting(path, sizes[i] == folio ? "always" : "never");
-	}
-}
-
 static int find_modes(const char *knob, const char *modes[], const char **dflt)
 {
 	static char buf[256];
@@ -1059,8 +1048,7 @@ static void khugepaged_sleep(void)
 /*
  * Nothing may collapse or scan behind the back of a case. khugepaged goes to work
  * at once, whatever it is told, when a process enters its empty list: so one that
- * has nothing to collapse is on it for good. Twice, as it may just have begun to
- * sleep for as long as it was told before.
+ * has nothing to collapse is on it for good.
  */
 static void khugepaged_quiet(void)
 {
@@ -1076,6 +1064,24 @@ static void khugepaged_quiet(void)
 			pause();
 	}
 	setting(THP_DIR "khugepaged/alloc_sleep_millisecs", "3600000");
+}
+
+/*
+ * khugepaged ends with the last size and begins anew, with a scan, with the first:
+ * wait for that. Twice, as it may just have begun to sleep for as long as it was
+ * told before.
+ */
+static void enable_size(size_t folio)
+{
+	char path[160];
+
+	for (int i = 0; i < nr_sizes; i++) {
+		snprintf(path, sizeof(path), THP_DIR "hugepages-%lukB/enabled",
+			 (unsigned long)KB(sizes[i]));
+		setting(path, sizes[i] == folio ? "always" : "never");
+	}
+	if (folio == PAGE)
+		return;
 	khugepaged_sleep();
 	khugepaged_sleep();
 }
