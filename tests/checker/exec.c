@@ -67,8 +67,19 @@ static int __attribute__((format(printf, 2, 3))) failed(int p, const char *fmt, 
 	return -1;
 }
 
+/* What a process that is gone has not read any more is not for the next in its slot. */
+static void drop_orders(unsigned int p)
+{
+	struct pollfd pf = { cmd_fd[p], POLLIN, 0 };
+	uint64_t x;
+
+	while (poll(&pf, 1, 0) == 1 && read(cmd_fd[p], &x, 8) == 8)
+		;
+}
+
 static void forget(int p)
 {
+	drop_orders((unsigned int)p);
 	if (uffds[p])
 		close(uffds[p] - 1);
 	uffds[p] = 0;
@@ -787,7 +798,6 @@ int episode(struct op *ops, unsigned int n, uint64_t seed, bool generate,
 	struct rng r = { seed };
 	struct timespec t0;
 	unsigned int step, p;
-	uint64_t x;
 	int res = 0;
 
 	memset(f, 0, sizeof(*f));
@@ -798,13 +808,8 @@ int episode(struct op *ops, unsigned int n, uint64_t seed, bool generate,
 		for (p = 0; p < NPROC; p++)
 			cmd_fd[p] = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
 	}
-	/* whatever an earlier run that broke off left in them */
-	for (p = 0; p < NPROC; p++) {
-		struct pollfd pf = { cmd_fd[p], POLLIN, 0 };
-
-		while (poll(&pf, 1, 0) == 1 && read(cmd_fd[p], &x, 8) == 8)
-			;
-	}
+	for (p = 0; p < NPROC; p++)
+		drop_orders(p);
 	sigaction(SIGCHLD, &(struct sigaction){ .sa_handler = on_child, .sa_flags = SA_RESTART }, NULL);
 	sigaction(SIGALRM, &(struct sigaction){ .sa_handler = on_tick, .sa_flags = SA_RESTART }, NULL);
 	setitimer(ITIMER_REAL, &tick, NULL);
