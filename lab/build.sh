@@ -152,7 +152,7 @@ series_build() {
 	stock_copy
 	tree_update
 	tree_configure "$2"
-	kernel_build "$tree" "$name" "$tree/.wf-steps" 60
+	kernel_build "$tree" "$name" "$tree/.wf-steps" 100
 	exec {lock}>&-
 	kernel=$tree/arch/x86/boot/bzImage
 }

@@ -28,11 +28,24 @@ mutants_named() {
 	done
 }
 
+# Set $trials to what mutants_named prints for $@; end if that is nothing.
+mutants_find() {
+	mapfile -t trials < <(mutants_named "$@")
+	[ ${#trials[@]} -gt 0 ] || bad_use "no such mutant in tests/mutants: $*"
+}
+
+# Print the trials that $@ name, as names.
+mutants_list() {
+	local trials
+
+	mutants_find "$@"
+	printf '%s\n' "${trials[@]/ /:}"
+}
+
 mutants() {
 	local trials trial name program built='' failed=0 start=$SECONDS
 
-	mapfile -t trials < <(mutants_named "$@")
-	[ ${#trials[@]} -gt 0 ] || bad_use "no such mutant in tests/mutants: $*"
+	mutants_find "$@"
 	stock_build lab
 	program_tests "$stock"
 	scratch_in "$WF_BUILD"

@@ -73,12 +73,13 @@ accel_resolve test
 [ -n "$list" ] || needs_install
 
 if [ -n "$soak" ]; then
+	[ -z "$list" ] || bad_use "--soak runs the checker alone: there is no list"
 	. "$WF_TOP/lab/soak.sh"
 	if [ -n "$debug" ]; then soak "$soak" debug "${cpus:-4}"; else soak "$soak" lab "${cpus:-2}"; fi
 	exit 0
 elif [ -n "$mutants" ]; then
 	. "$WF_TOP/lab/mutants.sh"
-	mutants "${names[@]}"
+	if [ -n "$list" ]; then mutants_list "${names[@]}"; else mutants "${names[@]}"; fi
 	exit
 fi
 
