@@ -37,6 +37,13 @@ value() {
 	REPLY=$2
 }
 
+# End unless $1 is SWITCH=VALUE, as --set takes it; with the series $2 "ours", of a switch that our
+# kernel has.
+switch_check() {
+	[[ $1 =~ ^[a-z_]+=[a-z0-9]+$ ]] || bad_use "--set: \"$1\" is not SWITCH=VALUE"
+	[ "$2" != ours ] || grep -rqw "${1%=*}_attr" "$WF_TOP/kernel/mm" || bad_use "--set: our kernel has no switch \"${1%=*}\""
+}
+
 # A path as a person reads it best.
 short() {
 	case $1 in

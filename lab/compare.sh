@@ -68,10 +68,7 @@ for e in ${only//,/ }; do
 done
 [[ $memory =~ ^([0-9]+[KkMmGg]?)?$ ]] || bad_use "--memory: \"$memory\" is not a size such as 64M"
 [ -d "$(dirname "$json")" ] || [ "$json" = "$WF_BUILD/compare.json" ] || bad_use "--json: no such directory: $(dirname "$json")"
-for e in "${sets[@]}"; do
-	[[ $e =~ ^[a-z_]+=[a-z0-9]+$ ]] || bad_use "--set: \"$e\" is not SWITCH=VALUE"
-	[ "$series" != ours ] || grep -rqw "${e%=*}_attr" "$WF_TOP/kernel/mm" || bad_use "--set: our kernel has no switch \"${e%=*}\""
-done
+for e in "${sets[@]}"; do switch_check "$e" "$series"; done
 accel_resolve measure
 [ ${#from[@]} = 0 ] || [ -n "$html" ] || bad_use "--from is for --html"
 for f in "${from[@]}"; do [ -f "$f" ] || bad_use "--from: no such file: $f"; done
@@ -152,12 +149,9 @@ fi
 say "Measured in $(since $started)"
 
 rc=0
-"$WF_BUILD/report" --out "$json" --accel "$accel" \
-	--set base="$(tree_version "$stock" | cut -d+ -f1)" --set base_version="$source_version" \
-	--set series="$what" --set command="./wf compare${quick:+ $quick}${only:+ --only $only}${modes:+ $modes}${sets:+ ${sets[*]/#/--set }}" \
-	--set date="$(date -u +%FT%TZ)" --set qemu="$(qemu-system-x86_64 --version | sed -n 's/.*version \([^ ]*\).*/\1/p')" \
-	--set compiler="$(gcc --version | head -n1)" --set vm_memory_mib="$vm_memory" \
-	--set config_sha256="$(sha256 "$tree/.config")" "${results[@]}" || rc=$?
+report_write "$json" --set series="$what" \
+	--set command="./wf compare${quick:+ $quick}${only:+ --only $only}${modes:+ $modes}${sets:+ ${sets[*]/#/--set }}" \
+	"${results[@]}" || rc=$?
 say ""
 say "Results: $(short "$json")"
 if [ -n "$html" ]; then

@@ -26,6 +26,19 @@ program_report() {
 	done
 }
 
+# report_write FILE [--set NAME=TEXT]… RESULT…: print the table of what was measured on the kernels of
+# $stock and $tree, and write it to FILE with how it was measured; fails as build/report does.
+report_write() {
+	local out=$1
+
+	shift
+	"$WF_BUILD/report" --out "$out" --accel "$accel" \
+		--set base="$(tree_version "$stock" | cut -d+ -f1)" --set base_version="$source_version" \
+		--set date="$(date -u +%FT%TZ)" --set qemu="$(qemu-system-x86_64 --version | sed -n 's/.*version \([^ ]*\).*/\1/p')" \
+		--set compiler="$(gcc --version | head -n1)" --set vm_memory_mib="$vm_memory" \
+		--set config_sha256="$(sha256 "$tree/.config")" "$@"
+}
+
 # program_make DIRECTORY OUT [VARIABLE…]
 program_make() {
 	local log=$WF_LOG/build-$1.log dir=$1 out=$2

@@ -41,7 +41,7 @@ while [ $# -gt 0 ]; do
 	--only) value "$@" && wanted+=(${REPLY//,/ }) && shift ;;
 	--folio) value "$@" && folio=$REPLY && shift ;;
 	--repeats) value "$@" && repeats=$REPLY && shift ;;
-	--set) value "$@" && sets+=(--set "$REPLY") && shift ;;
+	--set) value "$@" && sets+=("$REPLY") && shift ;;
 	--accel) value "$@" && accel=$REPLY && shift ;;
 	--json) value "$@" && json=$REPLY && shift ;;
 	-*) bad_use "no such option: $1" ;;
@@ -56,9 +56,7 @@ for w in "${wanted[@]}"; do
 done
 [[ $folio =~ ^(4|64|2048)?$ ]] || bad_use "--folio: \"$folio\" is none of 4, 64, 2048"
 [[ $repeats =~ ^([1-9][0-9]?)?$ ]] || bad_use "--repeats: \"$repeats\" is no number from 1 to 99"
-for w in "${sets[@]}"; do
-	[[ $w =~ ^(--set|[a-z_]+=[a-z0-9]+)$ ]] || bad_use "--set: \"$w\" is not SWITCH=VALUE"
-done
+for w in "${sets[@]}"; do switch_check "$w" ours; done
 [ -z "$json" ] || [ ${#wanted[@]} = 1 ] || bad_use "--json: the results of one workload only"
 [ -z "$json" ] || [ -d "$(dirname "$json")" ] || bad_use "--json: no such directory: $(dirname "$json")"
 
@@ -98,7 +96,7 @@ workload_run() {
 	versions=$(paste -sd, "$programs/versions" | sed 's/ *,/, /g; s/ *$//')
 	say "Running $1: $versions"
 	cat >"$work/job" <<-END
-	/wf/folio-workload --json /tmp/result $quick ${folio:+--folio $folio} ${repeats:+--repeats $repeats} ${sets[*]} $1 >/tmp/table
+	/wf/folio-workload --json /tmp/result $quick ${folio:+--folio $folio} ${repeats:+--repeats $repeats} ${sets[*]/#/--set } $1 >/tmp/table
 	status=\$?
 	cat /tmp/result >/dev/ttyS1
 	exit \$status
@@ -107,13 +105,9 @@ workload_run() {
 	programs_cpio >"$work/list"
 	"$stock/usr/gen_init_cpio" "$work/list" >>"$work/cpio" || die "cannot write $(short "$work/cpio")"
 	boot_both "workload-$1" "$accel" "$cpus" "$work/cpio" folio-workload
-	"$WF_BUILD/report" --out "$out" --accel "$accel" \
-		--set base="$(tree_version "$stock" | cut -d+ -f1)" --set base_version="$source_version" \
-		--set series="Wholefolio" --set workload="$1" --set programs="$versions" \
-		--set command="./wf workload $1${quick:+ $quick}${folio:+ --folio $folio}${repeats:+ --repeats $repeats}${sets:+ ${sets[*]}} --accel $accel" \
-		--set date="$(date -u +%FT%TZ)" --set qemu="$(qemu-system-x86_64 --version | sed -n 's/.*version \([^ ]*\).*/\1/p')" \
-		--set compiler="$(gcc --version | head -n1)" --set vm_memory_mib="$vm_memory" --set cpus="$cpus" \
-		--set config_sha256="$(sha256 "$tree/.config")" "$work/workload-$1-stock.json" "$work/workload-$1-ours.json" || rc=$?
+	report_write "$out" --set series="Wholefolio" --set workload="$1" --set programs="$versions" --set cpus="$cpus" \
+		--set command="./wf workload $1${quick:+ $quick}${folio:+ --folio $folio}${repeats:+ --repeats $repeats}${sets:+ ${sets[*]/#/--set }} --accel $accel" \
+		"$work/workload-$1-stock.json" "$work/workload-$1-ours.json" || rc=$?
 	say ""
 	say "Results of $1, after $(since $started): $(short "$out")"
 	return $rc

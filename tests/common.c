@@ -866,6 +866,22 @@ int need_swap(void)
 
 static long kills_before;
 
+/* In the cgroup, ever; -1 if not known. */
+static long oom_kills(void)
+{
+	char buf[1024];
+	const char *line;
+
+	if (file_read(CGROUP "memory.events", buf, sizeof(buf)) < 0)
+		return -1;
+	line = strstr(buf, "oom_kill ");
+	return line ? atol(line + strlen("oom_kill ")) : -1;
+}
+
+/*
+ * One cgroup for all cases: in a new one reclaim may believe statistics that are
+ * seconds old, find nothing by them, and end in an oom kill.
+ */
 int cgroup_enter(void)
 {
 	if (access(CGROUPS "cgroup.controllers", F_OK))
@@ -878,9 +894,7 @@ int cgroup_enter(void)
 	file_write(CGROUP "memory.max", "max");
 	if (file_write(CGROUP "cgroup.procs", "0"))
 		return skip("cannot move into " CGROUP);
-	/* Its counts are to be of this case. */
-	kills_before = 0;
-	kills_before = cgroup_event("oom_kill");
+	kills_before = oom_kills();
 	return KSFT_PASS;
 }
 
@@ -907,17 +921,9 @@ long cgroup_current(void)
 	return file_read(CGROUP "memory.current", buf, sizeof(buf)) < 0 ? -1 : atol(buf);
 }
 
-long cgroup_event(const char *name)
+long cgroup_kills(void)
 {
-	char buf[1024], *p;
-	size_t n = strlen(name);
-
-	if (file_read(CGROUP "memory.events", buf, sizeof(buf)) < 0)
-		return -1;
-	for (p = buf; p && *p; p = strchr(p, '\n'), p += !!p)
-		if (!strncmp(p, name, n) && p[n] == ' ')
-			return atol(p + n) - (strcmp(name, "oom_kill") ? 0 : kills_before);
-	return -1;
+	return oom_kills() - kills_before;
 }
 
 /* --- the table ---------------------------------------------------------- */

@@ -279,11 +279,11 @@ int need_swap(void);
 
 /* --- a memory cgroup ----------------------------------------------------- */
 
-/* Move this process into a memory cgroup of its own; KSFT_PASS or KSFT_SKIP. */
+/* Move this process into the memory cgroup of the tests; KSFT_PASS or KSFT_SKIP. */
 int cgroup_enter(void);
 int cgroup_limit(long bytes);		/* memory.max; 0 or -errno */
 void cgroup_reclaim(long bytes);	/* as much of it as can be had */
 long cgroup_current(void);		/* memory.current */
-long cgroup_event(const char *name);	/* a line of memory.events */
+long cgroup_kills(void);		/* oom kills since cgroup_enter() */
 
 #endif

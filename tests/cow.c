@@ -899,7 +899,7 @@ static int memcg_limit(const struct layout *l, const char *mode)
 	FAIL_IF(cgroup_limit(now + 128 * 1024), "memory.max");
 	stamp_range(r.mem, 0, r.pages, 1);
 	FAIL_STAMP(r.mem, 0, r.pages, 1, "parent");
-	FAIL_IF(cgroup_event("oom_kill") > 0, "oom kill");
+	FAIL_IF(cgroup_kills() > 0, "oom kill");
 	cgroup_limit(-1);
 	FAIL_IF(!peer_stamped(&p, r.mem, 0, r.pages, 0), "child");
 	return KSFT_PASS;

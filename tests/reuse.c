@@ -599,7 +599,7 @@ static int memcg_full(const struct layout *l, const char *mode)
 	faults = stamp_faults(r.mem, 0, r.pages, 1);
 	FAIL_STAMP(r.mem, 0, r.pages, 1, "contents");
 	FAIL_IF(!reuse_faults_fit(mode, r.fpages, r.pages / r.fpages, faults), "faults");
-	FAIL_IF(cgroup_event("oom_kill") > 0, "out of memory");
+	FAIL_IF(cgroup_kills() > 0, "out of memory");
 	FAIL_IF(!is_folios(r.mem, r.size, r.folio), "folios fell apart");
 	return KSFT_PASS;
 }

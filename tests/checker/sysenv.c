@@ -21,7 +21,7 @@ static const struct { const char *name, *vals[5]; } knobs[] = {
 	{ "wp_reuse", { "never", "block", "whole", "adaptive", "adaptive" } },
 	{ "wp_copy", { "never", "auto", "always", "always", "auto" } },
 	{ "wp_copy_max_kb", { "16", "64", "256", "2048", "64" } },
-	{ "wp_copy_dense_percent", { "50", "60", "80", "100", "60" } },
+	{ "wp_copy_dense_percent", { "50", "60", "80", "100", "70" } },
 	{ "mincore_batch", { "0", "1", "1", "1", "1" } },
 	{ "madv_free_batch", { "0", "1", "1", "1", "1" } },
 };
