@@ -1051,24 +1051,44 @@ static void khugepaged_sleep(void)
 		usleep(10000);
 }
 
+static void size_path(char *buf, size_t len, size_t folio)
+{
+	snprintf(buf, len, THP_DIR "hugepages-%lukB/enabled", (unsigned long)KB(folio));
+}
+
 /*
  * Nothing may collapse or scan behind the back of a case. khugepaged goes to work
  * at once, whatever it is told, when a process enters its empty list: so one that
- * has nothing to collapse is on it for good.
+ * has nothing to collapse is on it for good. It can enter while a size is enabled.
  */
 static void khugepaged_quiet(void)
 {
-	char *mem;
+	char path[160], *mem;
+	int entered[2];
 
+	size_path(path, sizeof(path), sizes[nr_sizes - 1]);
+	setting(path, "always");
+	if (pipe(entered))
+		ksft_exit_fail_perror("pipe");
 	fflush(stdout);
 	if (!fork()) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		mem = mmap_anon(NULL, 2 * MB2, PROT_READ | PROT_WRITE);
-		if (mem)
-			madvise(mem, 2 * MB2, MADV_HUGEPAGE);
+		/* What was touched counts; the one page is outside of the huge page. */
+		mem = reserve(MB2);
+		mem = mem ? mmap_anon(mem - PAGE, MB2 + PAGE, PROT_READ | PROT_WRITE) : NULL;
+		if (mem) {
+			*mem = 1;
+			madvise(mem, MB2 + PAGE, MADV_HUGEPAGE);
+		}
+		close(entered[1]);
 		for (;;)
 			pause();
 	}
+	close(entered[1]);
+	/* Nothing to read, but the end. */
+	if (read(entered[0], path, 1))
+		ksft_exit_fail_perror("read");
+	close(entered[0]);
 	setting(THP_DIR "khugepaged/alloc_sleep_millisecs", "3600000");
 }
 
@@ -1082,8 +1102,7 @@ static void enable_size(size_t folio)
 	char path[160];
 
 	for (int i = 0; i < nr_sizes; i++) {
-		snprintf(path, sizeof(path), THP_DIR "hugepages-%lukB/enabled",
-			 (unsigned long)KB(sizes[i]));
+		size_path(path, sizeof(path), sizes[i]);
 		setting(path, sizes[i] == folio ? "always" : "never");
 	}
 	if (folio == PAGE)
