@@ -107,9 +107,10 @@ kselftest_build() {
 	done
 	[ ${#missing[@]} -gt 0 ] || return 0
 	needs_install libcap-dev libnuma-dev liburing-dev
-	# No 32-bit libraries are asked for, so no program is built twice.
+	# No 32-bit libraries are asked for, so no program is built twice. Those that would be
+	# heed no LDFLAGS.
 	step "Building the kernel's own selftests" "$log" : make -C "$dir/src/tools/testing/selftests/mm" \
-		-j"$(nproc)" OUTPUT="$dir/bin" ARCH=x86_64 LDFLAGS="-static -s" CAN_BUILD_I386=0 "${missing[@]}" ||
+		-j"$(nproc)" OUTPUT="$dir/bin" ARCH=x86_64 LDFLAGS="-static -s" USERCFLAGS=-static CAN_BUILD_I386=0 "${missing[@]}" ||
 		die "the kernel's own selftests do not build: $(why "$log") (log: $(short "$log"))"
 }
 
