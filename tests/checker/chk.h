@@ -238,7 +238,7 @@ static inline uint64_t page_seed(uint32_t v, unsigned int page)
 extern unsigned long stat_ops[OP_NR], stat_skip[OP_NR], stat_ns[OP_NR], stat_oom;
 extern unsigned int opt_procs, opt_check;
 extern int opt_digest_fd;
-extern bool opt_verbose;
+extern bool opt_verbose, opt_swapoff;
 
 /* ----------------------------------------------------------------- others */
 

@@ -16,7 +16,7 @@
 unsigned long stat_ops[OP_NR], stat_skip[OP_NR], stat_ns[OP_NR], stat_oom;
 unsigned int opt_procs = NPROC, opt_check = 200;
 int opt_digest_fd = -1;
-bool opt_verbose;
+bool opt_verbose, opt_swapoff;
 int cmd_fd[NPROC], done_fd;
 struct op *eff;
 
@@ -630,6 +630,8 @@ static int do_op(struct op *o)
 	int r, p = o->p;
 
 	if (opt_digest_fd >= 0 && not_for_digest(o))
+		return SKIP;
+	if (o->t == OP_SWAPCYCLE && !opt_swapoff)
 		return SKIP;
 	if (o->t >= OP_PINREAD && o->t <= OP_UNPIN)
 		return do_pin_use(o);
