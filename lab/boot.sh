@@ -33,9 +33,10 @@ accel_resolve() {
 }
 
 # qemu_args ACCEL CPUS MEMORY: $qemu and, in $append, the kernel's parameters. On a busy
-# host emulated timers are late, which is no reason to panic or to distrust the TSC.
+# host emulated timers are late, which is no reason to panic or to distrust the TSC. Tests
+# write to /proc/PID/mem past permissions; the kernel's unit tests are for whoever asks.
 qemu_args() {
-	append="console=ttyS0 panic=-1 loglevel=5 reboot=t"
+	append="console=ttyS0 panic=-1 loglevel=5 reboot=t kunit.enable=0 proc_mem.force_override=always"
 	[ "$1" = icount ] || append+=" no_timer_check tsc=reliable"
 	# The firmware's MP table, which a kernel without ACPI goes by, has one CPU a socket.
 	qemu=(qemu-system-x86_64 -M q35 -m "$3" -smp "$2,sockets=$2,cores=1,threads=1" -no-reboot -nodefaults -display none)
@@ -171,7 +172,7 @@ kernel_report_show() {
 # ($kernel, called $name); what PROGRAM wrote goes to $work/PREFIX-{stock,$name}.json.
 # Where the accelerator leaves the host's CPUs free both kernels run at once.
 boot_both() {
-	local pre=$1 accel=$2 cpus=$3 cpio=$4 append="kunit.enable=0" k reports
+	local pre=$1 accel=$2 cpus=$3 cpio=$4 append= k reports
 
 	# Emulated, the TSC is the host's, and its frequency cannot be calibrated; without it
 	# the clock would be jiffies.

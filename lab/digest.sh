@@ -12,8 +12,8 @@ run_digest() {
 	scratch_in "$WF_BUILD"
 	echo "${quick:+WF_QUICK=1 }/wf/checker --digest /dev/ttyS1" >"$scratch/job"
 	initramfs "$scratch/initramfs" "$scratch/job" "$WF_BUILD/tests/checker"
-	boot_start digest-stock "$stock/arch/x86/boot/bzImage" "$scratch/initramfs" "$accel" 1 1024 kunit.enable=0 proc_mem.force_override=always
-	boot_start digest-ours "$kernel" "$scratch/initramfs" "$accel" 1 1024 kunit.enable=0 proc_mem.force_override=always
+	boot_start digest-stock "$stock/arch/x86/boot/bzImage" "$scratch/initramfs" "$accel" 1 1024
+	boot_start digest-ours "$kernel" "$scratch/initramfs" "$accel" 1 1024
 	boot_wait "${kernels[@]}"
 	for k in "${kernels[@]}"; do
 		if [ -n "${ended_badly[$k]-}" ]; then

@@ -163,7 +163,7 @@ kselftest_start() {
 	kselftest_job "$time_factor" "$@" >"$work/$name.job"
 	mapfile -t programs < <(kselftest_programs "$@")
 	initramfs "$work/$name.cpio" "$work/$name.job" "${programs[@]/#/$WF_BUILD/kselftest/bin/}"
-	boot_start "$name" "$image" "$work/$name.cpio" "$accel" "$cpus" "$vm_memory" proc_mem.force_override=always
+	boot_start "$name" "$image" "$work/$name.cpio" "$accel" "$cpus" "$vm_memory"
 }
 
 # kselftest_compare A B: both kernels' results, as tap.awk prints them, in one table:

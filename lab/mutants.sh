@@ -65,12 +65,12 @@ mutants() {
 
 # Boot mutant $1 with $2, which has to find it.
 mutant_try() {
-	local name=$1 program=$2 found start=$SECONDS limit=900 files=("$WF_BUILD/tests/$2") append="kunit.enable=0 proc_mem.force_override=always"
+	local name=$1 program=$2 found start=$SECONDS limit=900 files=("$WF_BUILD/tests/$2") append=
 
 	{
 		case $program in
 		checker) echo "/wf/checker --soak --no-shrink" && limit=$WF_MUTANT_SECONDS ;;
-		kunit) echo 'cat /sys/kernel/debug/kunit/*/results' && files=() append=${append/enable=0/enable=1} ;;
+		kunit) echo 'cat /sys/kernel/debug/kunit/*/results' && files=() append=kunit.enable=1 ;;
 		*) echo "/wf/$program" ;;
 		esac
 	} >"$work/program"
@@ -80,7 +80,7 @@ mutant_try() {
 		echo "echo \"wf: exit \$?\"; } </dev/null >/dev/ttyS1 2>&1"
 	} >"$work/job"
 	initramfs "$work/initramfs" "$work/job" "${files[@]}"
-	boot_start mutant "$kernel" "$work/initramfs" "$accel" "${cpus:-2}" "${WF_VM_MEMORY:-1024}" "$append"
+	boot_start mutant "$kernel" "$work/initramfs" "$accel" "${cpus:-2}" "${WF_VM_MEMORY:-1024}" $append
 	# The first word that something is wrong is enough.
 	while alive "${boot_pid[mutant]}"; do
 		if mutant_found >/dev/null || [ $((SECONDS - start)) -ge "$limit" ]; then

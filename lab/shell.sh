@@ -54,4 +54,4 @@ initramfs "$scratch/cpio" "$scratch/job" "$scratch/folio-measure" "${programs[@]
 qemu_args "$accel" "$cpus" "$vm_memory"
 say "Booting $(short "$kernel")"
 "${qemu[@]}" -serial mon:stdio -kernel "$kernel" -initrd "$scratch/cpio" \
-	-append "$append kunit.enable=0 wf.shell"
+	-append "$append wf.shell"

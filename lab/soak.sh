@@ -23,8 +23,7 @@ soak() {
 	echo "/wf/checker --soak --seed $soak_seed </dev/null >/dev/ttyS1 2>&1" >"$scratch/job"
 	initramfs "$scratch/initramfs" "$scratch/job" "$WF_BUILD/tests/checker"
 	WF_TIMEOUT=$((seconds + 600))
-	boot_start "soak-$name" "$kernel" "$scratch/initramfs" "$accel" "$3" "${WF_VM_MEMORY:-$memory}" \
-		kunit.enable=0 proc_mem.force_override=always
+	boot_start "soak-$name" "$kernel" "$scratch/initramfs" "$accel" "$3" "${WF_VM_MEMORY:-$memory}"
 	soak_watch "soak-$name" "$seconds"
 }
 

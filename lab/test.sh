@@ -255,11 +255,11 @@ test_job() {
 
 # Boot kernel image $2 as test-$1 with the tests $3….
 test_start() {
-	local name=$1 image=$2 t files=() append="kunit.enable=0 proc_mem.force_override=always"
+	local name=$1 image=$2 t files=() append=
 
 	shift 2
 	for t; do
-		[ "$t" = kunit ] && append=${append/enable=0/enable=1} || files+=("$WF_BUILD/tests/$t")
+		[ "$t" = kunit ] && append=kunit.enable=1 || files+=("$WF_BUILD/tests/$t")
 	done
 	test_job "$work/job-$name" "$@"
 	initramfs "$work/$name.cpio" "$work/job-$name" "${files[@]}"
