@@ -70,6 +70,7 @@ soak_watch() {
 	fi
 	kill -TERM -- "-${boot_pid[$name]}" 2>/dev/null || :
 	reap "${boot_pid[$name]}" || :
+	kernel_reports_known "$name"
 	say "ok    $soak_now_ops operations in $(since "$start"), seeds $soak_seed to $((soak_now_seed - 1)): no wrong byte, no report"
 	soak_load
 	say "      $soak_ops operations in all, $((soak_seconds / 60)) minutes; the next call begins with seed $soak_seed"

@@ -271,6 +271,7 @@ check_console() {
 	local boot=$1-$2 tree=$3 name=$2/console reports
 
 	[ "$1" = test ] || name=$1/$name
+	kernel_reports_known "$boot"
 	[ -z "${ended_badly[$boot]-}" ] || fail "$name" "${ended_badly[$boot]}"
 	if reports=$(kernel_reports "$boot"); then
 		fail "$name" "$(wc -l <<<"$reports") reports of the kernel (log: $(short "$WF_LOG/$boot.console"))"
