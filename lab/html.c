@@ -651,38 +651,41 @@ static void costs(const json_t *rows, const char *experiment)
 
 static void memory(const json_t *rows, const char *experiment)
 {
-	static const char *const heads[] = {
-		"case", "folios", "copied, KiB: stock", "Wholefolio", "in vain, KiB: stock",
-		"Wholefolio", "large share: stock", "Wholefolio", "", NULL };
-	static const char *const metrics[] = { "copied_kb", "waste_kb", "large_share" };
-	json_t *r, *m[3];
+	const bool copies = any(rows, experiment, "copied_kb");
+	const char *const heads[] = {
+		"case", "folios", "large share: stock", "Wholefolio", "",
+		copies ? "copied, KiB: stock" : NULL, "Wholefolio", "in vain, KiB: stock",
+		"Wholefolio", "", NULL };
+	json_t *r, *share, *m;
 	char t[32];
-	size_t i, k;
+	size_t i;
 
 	if (!any(rows, experiment, "large_share"))
 		return;
-	table_begin("Memory: copied, copied and never written, in folios of 64 KiB and more", heads);
+	table_begin(copies ? "Memory: in folios of 64 KiB and more; copied, copied and never written" :
+		    "Memory in folios of 64 KiB and more", heads);
 	json_array_foreach(rows, i, r) {
-		if (strcmp(str(r, "experiment"), experiment) || !first_of_case(rows, i) ||
-		    !metric_of(rows, r, "large_share"))
+		if (strcmp(str(r, "experiment"), experiment) || !first_of_case(rows, i))
+			continue;
+		share = metric_of(rows, r, "large_share");
+		if (!share)
 			continue;
 		put("<tr>");
 		case_cells(r);
-		for (k = 0; k < 3; k++) {
-			m[k] = metric_of(rows, r, metrics[k]);
-			if (k == 2) {
-				snprintf(t, sizeof(t), "%.0f %%", 100 * num(m[k], "stock"));
-				cell(t);
-				snprintf(t, sizeof(t), "%.0f %%", 100 * num(m[k], "wholefolio"));
-				cell(t);
-			} else {
-				count_cell(num(m[k], "stock"));
-				count_cell(num(m[k], "wholefolio"));
-			}
+		snprintf(t, sizeof(t), "%.0f %%", 100 * num(share, "stock"));
+		cell(t);
+		snprintf(t, sizeof(t), "%.0f %%", 100 * num(share, "wholefolio"));
+		cell(t);
+		verdict_cell(share);
+		if (copies) {
+			m = metric_of(rows, r, "copied_kb");
+			count_cell(num(m, "stock"));
+			count_cell(num(m, "wholefolio"));
+			m = metric_of(rows, r, "waste_kb");
+			count_cell(num(m, "stock"));
+			count_cell(num(m, "wholefolio"));
+			verdict_cell(m);
 		}
-		for (k = 0; k < 3 && !(m[k] && loses(m[k])); k++)
-			;
-		verdict_cell(k < 3 ? m[k] : m[2]);
 		put("</tr>\n");
 	}
 	table_end();
@@ -763,6 +766,42 @@ static double sum_mean(const struct sum *s)
 	return exp(s->logs / sum_cases(s));
 }
 
+/* One figure of a program, by name. */
+static void extreme(const char *lead, const json_t *row)
+{
+	char size[32];
+
+	put("%s", lead);
+	text(str(row, "metric"));
+	put(" of ");
+	text(str(row, "case"));
+	put(", %s, %s times stock&#8217;s", folio_text(size, sizeof(size), folio(row)),
+	    ratio_text(num(row, "ratio")));
+}
+
+/* Which figures of a program moved most, either way, and further than its runs differ. */
+static void extremes(const json_t *rows)
+{
+	json_t *r, *best = NULL, *worst = NULL;
+	double by;
+	size_t i;
+
+	json_array_foreach(rows, i, r) {
+		by = fabs(log(gain(r)));
+		if (!isfinite(by) || by <= log1p(num(r, "spread")))
+			continue;
+		if (loses(r) && (!worst || gain(r) < gain(worst)))
+			worst = r;
+		if (gain(r) > 1.01 && (!best || gain(r) > gain(best)))
+			best = r;
+	}
+	if (best)
+		extreme("Of all its figures the best is ", best);
+	if (worst)
+		extreme(best ? "; the worst is " : "Of all its figures the worst is ", worst);
+	put("%s", best || worst ? ". " : "No figure moves further than the runs differ. ");
+}
+
 static void answer(const json_t *result)
 {
 	static const struct { const char *experiment, *says; } paths[] = {
@@ -804,7 +843,9 @@ static void answer(const json_t *result)
 		put(paths[i].says, sum_mean(&s));
 	}
 	put("%s", n ? ". " : "");
-	if (all.worse) {
+	if (a->program) {
+		extremes(rows);
+	} else if (all.worse) {
 		put("The worst case is ");
 		text(str(all.at, "case"));
 		put(" of &#8220;");
@@ -837,7 +878,7 @@ static const char style[] =
 	"thead th{border-bottom:2px solid #111;vertical-align:bottom}\n"
 	"tbody th{font-weight:400}.n{text-align:right}\n"
 	".worse{font-weight:700}.lose{background:#eee}\n"
-	".plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,28rem),1fr));gap:1rem}\n"
+	".plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,28rem),1fr));gap:1rem}\n"
 	"figure{margin:0;border:1px solid #bbb;padding:.6rem;min-width:0}\n"
 	"figcaption{font-weight:600}svg{width:100%;height:auto;display:block}\n"
 	"summary{cursor:pointer;padding:.4rem 0}dt{font-weight:600}dd{margin:0 0 .4rem 1rem;overflow-wrap:anywhere}\n"
