@@ -119,6 +119,22 @@ int setting(const char *path, const char *val)
 	return file_write(path, val);
 }
 
+void size_set(size_t folio, const char *val)
+{
+	char path[160];
+
+	snprintf(path, sizeof(path), THP_DIR "hugepages-%lukB/enabled",
+		 (unsigned long)KB(folio));
+	setting(path, val);
+}
+
+void sizes_set(size_t folio, const char *val)
+{
+	for (size_t s = 16 << 10; s <= 64 << 10; s *= 2)
+		if (s != folio)
+			size_set(s, val);
+}
+
 void settings_restore(void)
 {
 	if (getpid() != main_pid)
@@ -1051,23 +1067,19 @@ static void khugepaged_sleep(void)
 		usleep(10000);
 }
 
-static void size_path(char *buf, size_t len, size_t folio)
-{
-	snprintf(buf, len, THP_DIR "hugepages-%lukB/enabled", (unsigned long)KB(folio));
-}
-
 /*
  * Nothing may collapse or scan behind the back of a case. khugepaged goes to work
  * at once, whatever it is told, when a process enters its empty list: so one that
  * has nothing to collapse is on it for good. It can enter while a size is enabled.
+ * The scan that this begins is waited for. Twice, as khugepaged may just have begun
+ * to sleep for as long as it was told before.
  */
 static void khugepaged_quiet(void)
 {
-	char path[160], *mem;
 	int entered[2];
+	char *mem, end;
 
-	size_path(path, sizeof(path), sizes[nr_sizes - 1]);
-	setting(path, "always");
+	size_set(sizes[nr_sizes - 1], "always");
 	if (pipe(entered))
 		ksft_exit_fail_perror("pipe");
 	fflush(stdout);
@@ -1086,29 +1098,18 @@ static void khugepaged_quiet(void)
 	}
 	close(entered[1]);
 	/* Nothing to read, but the end. */
-	if (read(entered[0], path, 1))
+	if (read(entered[0], &end, 1))
 		ksft_exit_fail_perror("read");
 	close(entered[0]);
 	setting(THP_DIR "khugepaged/alloc_sleep_millisecs", "3600000");
+	khugepaged_sleep();
+	khugepaged_sleep();
 }
 
-/*
- * khugepaged ends with the last size and begins anew, with a scan, with the first:
- * wait for that. Twice, as it may just have begun to sleep for as long as it was
- * told before.
- */
 static void enable_size(size_t folio)
 {
-	char path[160];
-
-	for (int i = 0; i < nr_sizes; i++) {
-		size_path(path, sizeof(path), sizes[i]);
-		setting(path, sizes[i] == folio ? "always" : "never");
-	}
-	if (folio == PAGE)
-		return;
-	khugepaged_sleep();
-	khugepaged_sleep();
+	for (int i = 0; i < nr_sizes; i++)
+		size_set(sizes[i], sizes[i] == folio ? "always" : "never");
 }
 
 static void run_case(const struct test_case *c, const struct layout *l,

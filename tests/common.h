@@ -161,6 +161,10 @@ int file_read(const char *path, char *buf, size_t len);	/* bytes or -errno */
 char *selected_word(char *s);	/* "a [b] c" -> "b"; else without its newline */
 /* Remember what a file of settings holds (its [selected] word), then write. */
 int setting(const char *path, const char *val);		/* 0 or -errno */
+/* The same for "enabled" of folios of @folio bytes, */
+void size_set(size_t folio, const char *val);
+/* and of what copies may use besides them: every size up to 64 KiB. */
+void sizes_set(size_t folio, const char *val);
 void settings_restore(void);
 bool have_knob(const char *knob);
 int knob_set(const char *knob, const char *val);	/* 0 or -errno */

@@ -19,31 +19,11 @@
 #define GUP_TEST_FILE "/sys/kernel/debug/gup_test"
 #define BLOCK 16	/* pages of 64 KiB, the default cap */
 
-static void size_set(size_t bytes, const char *val)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), THP_DIR "hugepages-%lukB/enabled",
-		 (unsigned long)KB(bytes));
-	setting(path, val);
-}
-
-/*
- * Memory in folios of the layout's size, and from then on the sizes that a
- * copy may have enabled as well.
- */
-static void sizes(const struct layout *l, const char *val)
-{
-	for (size_t s = 16 << 10; s <= 64 << 10; s *= 2)
-		if (s != l->folio)
-			size_set(s, val);
-}
-
 static int get(struct region *r, const struct layout *l, int folios)
 {
-	sizes(l, "never");
+	sizes_set(l->folio, "never");
 	NEED(region_get(r, l, folios));
-	sizes(l, "always");
+	sizes_set(l->folio, "always");
 	return KSFT_PASS;
 }
 
@@ -977,7 +957,7 @@ static int zero_read_first(const struct layout *l, const char *mode)
 	long faults = 0;
 	int pages = MB2 / PAGE;
 
-	sizes(l, "always");
+	sizes_set(l->folio, "always");
 	size_set(l->folio, "always");
 	if (l->folio == MB2)
 		size_set(MB2, "never");
@@ -1007,7 +987,7 @@ static int zero_mixed(const struct layout *l, const char *mode)
 	char *mem = reserve(MB2);
 	int pages = MB2 / PAGE;
 
-	sizes(l, "never");
+	sizes_set(l->folio, "never");
 	size_set(l->folio, "never");
 	mem = mmap_anon(mem, MB2, PROT_READ | PROT_WRITE);
 	FAIL_IF(!mem, "mmap");
@@ -1015,7 +995,7 @@ static int zero_mixed(const struct layout *l, const char *mode)
 		FAIL_IF(mem[i * PAGE], "not zero");
 	for (int i = 5; i < pages; i += 40)
 		stamp_page(mem + i * PAGE, i, 1);
-	sizes(l, "always");
+	sizes_set(l->folio, "always");
 	size_set(l->folio, "always");
 	if (l->folio == MB2)
 		size_set(MB2, "never");

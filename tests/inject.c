@@ -156,25 +156,12 @@ static bool text_range(const char *symbol, unsigned long *start, unsigned long *
 
 /* --- memory ---------------------------------------------------------------- */
 
-/* What copies may use besides folios of @folio bytes: every size up to 64 KiB. */
-static void sizes(size_t folio, const char *val)
-{
-	char path[160];
-
-	for (size_t s = 16 << 10; s <= 64 << 10; s *= 2) {
-		snprintf(path, sizeof(path), THP_DIR "hugepages-%lukB/enabled",
-			 (unsigned long)KB(s));
-		if (s != folio)
-			file_write(path, val);
-	}
-}
-
 /* At least @pages pages, in folios of the layout. */
 static int get(struct region *r, const struct layout *l, int pages)
 {
-	sizes(l->folio, "never");
+	sizes_set(l->folio, "never");
 	NEED(region_get(r, l, pages * PAGE > l->folio ? pages * PAGE / l->folio : 1));
-	sizes(l->folio, "always");
+	sizes_set(l->folio, "always");
 	return KSFT_PASS;
 }
 
@@ -312,7 +299,7 @@ static int zero_nth(const struct layout *l, const char *mode)
 	const int pages = 64;
 
 	inject_start();
-	sizes(0, "always");
+	sizes_set(0, "always");
 	for (int n = 1; n <= rounds(4) * 8; n++) {
 		char *mem = reserve(pages * PAGE);
 
