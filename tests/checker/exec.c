@@ -793,6 +793,21 @@ static unsigned long since(const struct timespec *t0)
 	return (unsigned long)((t.tv_sec - t0->tv_sec) * 1000000000L + t.tv_nsec - t0->tv_nsec);
 }
 
+/* Does the operation write what others than its process have as well? */
+static bool writes_of_others(const struct op *o)
+{
+	unsigned int i;
+
+	if (o->t == OP_PVWRITE || o->t == OP_PINWRITE)
+		return true;
+	if (o->t != OP_WRITE && o->t != OP_KWRITE && o->t != OP_MEMWRITE)
+		return false;
+	for (i = o->a; i < o->a + o->n; i++)
+		if (S->pr[o->p].pg[i].sh)
+			return true;
+	return false;
+}
+
 int episode(struct op *ops, unsigned int n, uint64_t seed, bool generate,
 	    struct failure *f)
 {
@@ -800,6 +815,7 @@ int episode(struct op *ops, unsigned int n, uint64_t seed, bool generate,
 	struct rng r = { seed };
 	struct timespec t0;
 	unsigned int step, p;
+	bool others;
 	int res = 0;
 
 	memset(f, 0, sizeof(*f));
@@ -838,7 +854,11 @@ int episode(struct op *ops, unsigned int n, uint64_t seed, bool generate,
 			fflush(stdout);
 		}
 		clock_gettime(CLOCK_MONOTONIC, &t0);
+		others = writes_of_others(&o);
 		res = do_op(&o);
+		/* Killed on the way: how far it came, the model cannot know. */
+		if (res == 1 && others)
+			break;
 		stat_ns[o.t] += since(&t0);
 		eff[step] = o;
 		if (res == SKIP) {
@@ -863,7 +883,7 @@ int episode(struct op *ops, unsigned int n, uint64_t seed, bool generate,
 			start_first();
 		}
 	}
-	if (res >= 0) {
+	if (res >= 0 && step == n) {
 		f->step = n ? n - 1 : 0;
 		for (p = 0; p < NPIN && res >= 0; p++)
 			if (S->pin[p].used) {

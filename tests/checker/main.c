@@ -186,7 +186,7 @@ static int run_job(unsigned int job, time_t end, uint64_t last)
 			return found(ops, n, seed, &f);
 		}
 		t->seed = 0;
-		t->ops += n;
+		t->ops += f.step + 1;
 		t->oom = stat_oom;
 		t->unseen = S->unseen;
 		for (i = 0; i < OP_NR; i++) {

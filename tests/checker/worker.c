@@ -392,7 +392,8 @@ static void check_range(unsigned int a, unsigned int n, bool touch)
 			     vec[k] & 1, present ? "present" : "none");
 		if ((m->fl & F_WPEXP) && !(pm[k] & PM_UFFD_WP))
 			fail(i, "process %d page %u: lost its uffd-wp bit unwritten", slot, i);
-		if ((m->fl & F_SDW) && S->has_softdirty && !(m->fl & F_MERGE) &&
+		/* Stock's khugepaged loses the bit in a VMA that is read-only (7.3.4). */
+		if ((m->fl & F_SDW) && (m->fl & F_W) && S->has_softdirty && !(m->fl & F_MERGE) &&
 		    m->alt == NOALT && !m->sh && !(pm[k] & PM_SOFT_DIRTY) &&
 		    present && !same(c_ptr(m->c), c_ptr(ZEROC)))
 			fail(i, "process %d page %u: lost its soft-dirty bit", slot, i);
