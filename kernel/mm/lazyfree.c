@@ -178,7 +178,8 @@ static void lazyfree_move(struct lruvec *lruvec, struct folio *folio,
 		else
 			moved->from_inactive += nr;
 	}
-	if (active)
+	/* Anew: the multi-gen LRU sets the flag of what it takes off its lists. */
+	if (folio_test_active(folio))
 		folio_clear_active(folio);
 	/* With the multi-gen LRU the flag means something else. */
 	if (!lru_gen_enabled() && folio_test_referenced(folio))

@@ -457,6 +457,7 @@ static unsigned long wp_copy_permitted_dense(struct vm_fault *vmf,
 	const unsigned long end = min(ALIGN_DOWN(vmf->address, size) + size,
 				      vma->vm_end);
 	struct wp_copy_window window = { .nr = (end - start) >> PAGE_SHIFT };
+	const unsigned long mask = READ_ONCE(wp_copy_orders_mask);
 	unsigned int extra, nr;
 
 	if (!wp_copy_count(&window, vmf->pte - ((vmf->address - start) >> PAGE_SHIFT),
@@ -468,7 +469,8 @@ static unsigned long wp_copy_permitted_dense(struct vm_fault *vmf,
 		return BIT(order);
 
 	nr = min3(extra + 1, window.shared, WP_COPY_FILL_MAX);
-	nr = min(nr, 1U << highest_order(READ_ONCE(wp_copy_orders_mask)));
+	/* There may be no order left by now. */
+	nr = mask ? min(nr, 1U << highest_order(mask)) : 0;
 	if (nr < 2)
 		return 0;
 	return (unsigned long)nr << WP_COPY_FILL_SHIFT |
@@ -535,7 +537,8 @@ unsigned long __wp_copy_orders(struct vm_fault *vmf, struct folio *folio)
  * A folio for one of @orders, the largest that can be had, as a first write
  * would get it, except that it never waits for one: this fault has something
  * cheaper to fall back on. The same for the charge, so that a memcg at its
- * limit reclaims for single pages only, as it always did.
+ * limit reclaims for single pages only, as it always did. Only the lists that a
+ * memcg needs for its first large folio are waited for.
  */
 static struct folio *wp_copy_alloc(struct vm_fault *vmf, unsigned long orders)
 {
@@ -813,7 +816,8 @@ static bool wp_copy_fill_find(struct vm_fault *vmf, struct folio *old,
 		if (!pte_present(pte) || pte_write(pte))
 			continue;
 		idx = pte_pfn(pte) - folio_pfn(old);
-		if (idx >= folio_nr_pages(old))
+		if (idx >= folio_nr_pages(old) ||
+		    PageAnonExclusive(folio_page(old, idx)))
 			continue;
 		fill->at[fill->nr] = i;
 		fill->idx[fill->nr++] = idx;
@@ -824,19 +828,24 @@ static bool wp_copy_fill_find(struct vm_fault *vmf, struct folio *old,
 	return fill->nr && fill->at[0] == fault;
 }
 
-/* Allocate the pages: at once, or where their placement is for a policy to say, not. */
-static void wp_copy_fill_alloc(struct vm_fault *vmf, struct wp_copy_fill *fill)
+/* Allocate the pages: at once, unless the VMA has a policy where each is to be. */
+static void wp_copy_fill_alloc(struct vm_fault *vmf, unsigned long start,
+			       struct wp_copy_fill *fill)
 {
 	struct vm_area_struct *vma = vmf->vma;
 	unsigned int n;
 
-	if (!vma_policy(vma)) {
+	if (!IS_ENABLED(CONFIG_NUMA)) {
 		alloc_pages_bulk(WP_COPY_FILL_GFP, fill->nr, fill->new);
+		return;
+	}
+	if (!vma_policy(vma)) {
+		alloc_pages_bulk_mempolicy(WP_COPY_FILL_GFP, fill->nr, fill->new);
 		return;
 	}
 	for (n = 0; n < fill->nr; n++) {
 		struct folio *new = vma_alloc_folio(WP_COPY_FILL_GFP, 0, vma,
-						    vmf->address);
+						    start + fill->at[n] * PAGE_SIZE);
 
 		if (new)
 			fill->new[n] = &new->page;
@@ -844,8 +853,25 @@ static void wp_copy_fill_alloc(struct vm_fault *vmf, struct wp_copy_fill *fill)
 }
 
 /*
- * Charge and copy the pages, the faulting one last, which is then in the cache.
- * One that cannot be had is left out.
+ * Charge the pages, the faulting one first: at the limit it is not to find the
+ * last room taken by others. With the first that cannot be had the fill ends.
+ */
+static void wp_copy_fill_charge(struct mm_struct *mm, struct wp_copy_fill *fill)
+{
+	unsigned int n, nr = fill->nr;
+
+	for (n = 0; n < nr && fill->new[n]; n++)
+		if (mem_cgroup_charge(page_folio(fill->new[n]), mm, WP_COPY_FILL_GFP))
+			break;
+	fill->nr = n;
+	for (; n < nr; n++)
+		if (fill->new[n])
+			folio_put(page_folio(fill->new[n]));
+}
+
+/*
+ * Copy the pages, the faulting one last, which is then in the cache. One that
+ * cannot be read is left out.
  */
 static void wp_copy_fill_copy(struct vm_fault *vmf, struct folio *old,
 			      unsigned long start, struct wp_copy_fill *fill)
@@ -857,11 +883,7 @@ static void wp_copy_fill_copy(struct vm_fault *vmf, struct folio *old,
 		struct page *page = fill->new[n];
 		struct page *from = folio_page(old, fill->idx[n]);
 
-		if (!page)
-			continue;
-		if (mem_cgroup_charge(page_folio(page), vma->vm_mm,
-				      WP_COPY_FILL_GFP) ||
-		    copy_mc_user_highpage(page, from,
+		if (copy_mc_user_highpage(page, from,
 					  start + fill->at[n] * PAGE_SIZE, vma)) {
 			folio_put(page_folio(page));
 			fill->new[n] = NULL;
@@ -871,12 +893,18 @@ static void wp_copy_fill_copy(struct vm_fault *vmf, struct folio *old,
 		/* The contents are visible before the PTE is. */
 		__folio_mark_uptodate(page_folio(page));
 	}
-	if (fill->new[0])
+	if (fill->nr && fill->new[0])
 		folio_throttle_swaprate(page_folio(fill->new[0]),
 					WP_COPY_FILL_GFP);
 }
 
-/* Which of the pages of @fill, as a bitmap, still are as they were found? */
+/*
+ * Which of the pages of @fill, as a bitmap, still are as they were found? Then
+ * they are what was copied: to be written they had to become exclusive, and from
+ * there no way leads back. See wp_copy_map(); and one that is swapped out and in
+ * again is shared only while it is written out, which is not begun as long as we
+ * hold a reference to its folio.
+ */
 static unsigned long wp_copy_fill_recheck(struct vm_fault *vmf, struct folio *old,
 					  pte_t *ptep,
 					  const struct wp_copy_fill *fill)
@@ -984,9 +1012,10 @@ static unsigned int wp_copy_fill(struct vm_fault *vmf, struct folio *old,
 	if (!wp_copy_fill_find(vmf, old, start, (end - start) >> PAGE_SHIFT, max,
 			       &fill))
 		return 0;
-	wp_copy_fill_alloc(vmf, &fill);
+	wp_copy_fill_alloc(vmf, start, &fill);
+	wp_copy_fill_charge(vma->vm_mm, &fill);
 	wp_copy_fill_copy(vmf, old, start, &fill);
-	if (fill.new[0]) {
+	if (fill.nr && fill.new[0]) {
 		mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, vma->vm_mm,
 					start + fill.low * PAGE_SIZE,
 					start + (fill.high + 1) * PAGE_SIZE);

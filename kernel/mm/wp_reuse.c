@@ -364,8 +364,12 @@ void wp_reuse_around(struct vm_fault *vmf, struct folio *folio, bool exclusive)
 {
 	const enum wp_reuse_mode mode = READ_ONCE(wp_reuse_mode);
 
-	/* A forced write by a debugger: the VMA stays read-only. */
-	if (mode == WP_REUSE_MODE_NEVER || !(vmf->vma->vm_flags & VM_WRITE))
+	/*
+	 * A forced write by a debugger: the VMA stays read-only. On a shadow
+	 * stack what is writable is dirty, too.
+	 */
+	if (mode == WP_REUSE_MODE_NEVER ||
+	    (vmf->vma->vm_flags & (VM_WRITE | VM_SHADOW_STACK)) != VM_WRITE)
 		return;
 	__wp_reuse_around(vmf, folio, mode, exclusive);
 }
