@@ -395,7 +395,7 @@ static void check_range(unsigned int a, unsigned int n, bool touch)
 		/* Stock's khugepaged loses the bit in a VMA that is read-only (7.3.4). */
 		if ((m->fl & F_SDW) && (m->fl & F_W) && S->has_softdirty && !(m->fl & F_MERGE) &&
 		    m->alt == NOALT && !m->sh && !(pm[k] & PM_SOFT_DIRTY) &&
-		    present && !same(c_ptr(m->c), c_ptr(ZEROC)))
+		    present && !same(c_ptr(m->c), c_ptr(ZEROC)) && !sd_may_miss(slot))
 			fail(i, "process %d page %u: lost its soft-dirty bit", slot, i);
 		if (touch || present) {
 			check_page(i, false);
