@@ -893,7 +893,7 @@ static void wp_copy_fill_copy(struct vm_fault *vmf, struct folio *old,
 		/* The contents are visible before the PTE is. */
 		__folio_mark_uptodate(page_folio(page));
 	}
-	if (fill->nr && fill->new[0])
+	if (fill->new[0])
 		folio_throttle_swaprate(page_folio(fill->new[0]),
 					WP_COPY_FILL_GFP);
 }
@@ -1014,8 +1014,10 @@ static unsigned int wp_copy_fill(struct vm_fault *vmf, struct folio *old,
 		return 0;
 	wp_copy_fill_alloc(vmf, start, &fill);
 	wp_copy_fill_charge(vma->vm_mm, &fill);
+	if (!fill.nr)
+		return 0;
 	wp_copy_fill_copy(vmf, old, start, &fill);
-	if (fill.nr && fill.new[0]) {
+	if (fill.new[0]) {
 		mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, vma->vm_mm,
 					start + fill.low * PAGE_SIZE,
 					start + (fill.high + 1) * PAGE_SIZE);
