@@ -106,6 +106,13 @@ static void count_cell(double v)
 	cell(count_text(t, sizeof(t), v));
 }
 
+/* What a figure is on stock and on ours; "-" where there is none. */
+static void count_cells(const json_t *row)
+{
+	count_cell(num(row, "stock"));
+	count_cell(num(row, "wholefolio"));
+}
+
 static void ratio_cell(const json_t *row)
 {
 	if (!row) {
@@ -637,8 +644,7 @@ static void costs(const json_t *rows, const char *experiment)
 		case_cells(r);
 		ratio_cell(cost);
 		verdict_cell(cost);
-		count_cell(num(cost, "stock"));
-		count_cell(num(cost, "wholefolio"));
+		count_cells(cost);
 		if (faults) {
 			ratio_cell(metric_of(rows, r, "faults"));
 			ratio_cell(metric_of(rows, r, "p99"));
@@ -656,7 +662,7 @@ static void memory(const json_t *rows, const char *experiment)
 		"case", "folios", "large share: stock", "Wholefolio", "",
 		copies ? "copied, KiB: stock" : NULL, "Wholefolio", "in vain, KiB: stock",
 		"Wholefolio", "", NULL };
-	json_t *r, *share, *m;
+	json_t *r, *share, *copied, *waste;
 	char t[32];
 	size_t i;
 
@@ -678,13 +684,11 @@ static void memory(const json_t *rows, const char *experiment)
 		cell(t);
 		verdict_cell(share);
 		if (copies) {
-			m = metric_of(rows, r, "copied_kb");
-			count_cell(num(m, "stock"));
-			count_cell(num(m, "wholefolio"));
-			m = metric_of(rows, r, "waste_kb");
-			count_cell(num(m, "stock"));
-			count_cell(num(m, "wholefolio"));
-			verdict_cell(m);
+			copied = metric_of(rows, r, "copied_kb");
+			waste = metric_of(rows, r, "waste_kb");
+			count_cells(copied);
+			count_cells(waste);
+			verdict_cell(copied && loses(copied) ? copied : waste);
 		}
 		put("</tr>\n");
 	}
@@ -710,8 +714,7 @@ static void all_rows(const json_t *rows, const char *experiment)
 		put("</td>");
 		ratio_cell(r);
 		verdict_cell(r);
-		count_cell(num(r, "stock"));
-		count_cell(num(r, "wholefolio"));
+		count_cells(r);
 		put("</tr>\n");
 	}
 	table_end();
