@@ -158,6 +158,7 @@ struct shm {
 	bool has_softdirty, has_scan, has_uffd, has_uffd_async, has_uring;
 	bool has_force;		/* /proc/self/mem goes past permissions */
 	bool frugal;		/* read nothing that nobody wrote */
+	bool lru_gen;		/* begins with the multi-gen LRU */
 };
 
 extern struct shm *S;		/* shared by all */

@@ -833,6 +833,7 @@ int episode(struct op *ops, unsigned int n, uint64_t seed, bool generate,
 	setitimer(ITIMER_REAL, &tick, NULL);
 	model_init();
 	S->frugal = opt_digest_fd >= 0 && seed & 1;
+	S->lru_gen = seed & 2;
 	op_gen_start(seed);
 	env_episode();
 	start_first();

@@ -16,6 +16,7 @@ static char sizes[16][32];
 static unsigned int nsizes;
 static bool our_swap;	/* made here: may be turned off and on */
 
+#define LRU_GEN "../lru_gen/enabled"	/* beside the paths' own, where the kernel has it */
 static const char *const thp_vals[] = { "always", "always", "madvise", "never", "inherit" };
 static const struct { const char *name, *vals[5]; } knobs[] = {
 	{ "wp_reuse", { "never", "block", "whole", "adaptive", "adaptive" } },
@@ -24,6 +25,7 @@ static const struct { const char *name, *vals[5]; } knobs[] = {
 	{ "wp_copy_dense_percent", { "50", "60", "80", "100", "70" } },
 	{ "mincore_batch", { "0", "1", "1", "1", "1" } },
 	{ "madv_free_batch", { "0", "1", "1", "1", "1" } },
+	{ LRU_GEN, { "n", "n", "y", "y", "y" } },
 };
 #define NKNOBS ARRAY_SIZE(knobs)
 static char knob_default[NKNOBS][16];
@@ -124,6 +126,8 @@ void env_episode(void)
 	/* whoever splits more folios gives back more pages that are all zero */
 	if (S && S->frugal)
 		knob_set("madv_free_batch", "0");
+	if (S && S->lru_gen)
+		knob_set(LRU_GEN, "y");
 	if (!cg[0]) {
 		put("+memory", "/sys/fs/cgroup/cgroup.subtree_control");
 		snprintf(cg, sizeof(cg), "/sys/fs/cgroup/checker.%d", getpid());
@@ -290,7 +294,9 @@ long env_memory(void)
 
 /*
  * All processes are gone: so must be their memory, also what nobody maps. The
- * counters lag a little; some hundred KiB are the kernel's own.
+ * counters lag a little; some hundred KiB are the kernel's own. A folio that reclaim
+ * had locked as its process went stays in the swap cache, with its slots, until reclaim
+ * comes by again, so that is asked to; no reclaim frees what has a reference too many.
  */
 bool env_memory_back(char *msg, size_t len)
 {
@@ -304,9 +310,11 @@ bool env_memory_back(char *msg, size_t len)
 	for (i = 0; i < 100; i++) {
 		all = env_memory();
 		swap = cg_get(buf, sizeof(buf), "memory.swap.current");
-		if (all <= 4 << 20 && swap <= 128 << 10)
+		if (all <= 1 << 20 && swap == 0)
 			return true;
 		nanosleep(&ts, NULL);
+		if (i >= 10)
+			put("1M", "%s/memory.reclaim", cg);
 	}
 	snprintf(msg, len, "memory did not come back: %ld, swap %ld bytes", all, swap);
 	return false;
