@@ -71,13 +71,7 @@ gittree_save() {
 			cp "$gittree/$f" "$out/new/$f"
 		done < <(git -C "$gittree" diff --no-renames --diff-filter=A --name-only "$prev" "$c")
 		gittree_line "$name" "$new" >>"$out/series"
-		{
-			git -C "$gittree" log -1 --format=%B "$c" | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'
-			echo "---"
-			git -C "$gittree" diff --no-renames --name-only "$prev" "$c" | gittree_stock_only |
-				xargs -r -d '\n' git -C "$gittree" diff --no-renames --no-color --no-ext-diff "$prev" "$c" -- |
-				sed '/^diff --git /d; /^index [0-9a-f]*\.\./d; s/^\(@@ -[0-9,]* +[0-9,]* @@\).*/\1/'
-		} >"$out/hooks/$name.patch"
+		gittree_hook_kept "$prev" "$c" "$name" >"$out/hooks/$name.patch"
 		prev=$c
 	done < <(git -C "$gittree" rev-list --reverse stock..)
 
@@ -96,6 +90,32 @@ gittree_save() {
 				gittree_put "$out/new/$f" "$(series_file "$f")"
 		done
 	git -C "$gittree" tag -f saved >/dev/null
+}
+
+# The hook of commit $2 upon $1: its message, and the lines it changes in files that stock has.
+gittree_hook() {
+	git -C "$gittree" log -1 --format=%B "$2" | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'
+	echo "---"
+	git -C "$gittree" diff --no-renames --name-only "$1" "$2" | gittree_stock_only |
+		xargs -r -d '\n' git -C "$gittree" diff --no-renames --no-color --no-ext-diff "$1" "$2" -- |
+		sed '/^diff --git /d; /^index [0-9a-f]*\.\./d; s/^\(@@ -[0-9,]* +[0-9,]* @@\).*/\1/'
+}
+
+# The same, for patch $3. What was not edited in the tree may have been edited in kernel/
+# since: that stays. Edited in both is for the user to put together.
+gittree_hook_kept() {
+	local file=$WF_TOP/kernel/hooks/$3.patch new old
+
+	new=$(gittree_hook "$1" "$2")
+	old=$(git -C "$gittree" log --format=%H --fixed-strings --grep="$(git -C "$gittree" log -1 --format=%s "$2")" -1 stock..saved 2>/dev/null) || :
+	[ -z "$old" ] || old=$(gittree_hook "$old~" "$old")
+	if [ -z "$old" ] || [ ! -f "$file" ] || [[ $(cat "$file") = @("$old"|"$new") ]]; then
+		echo "$new"
+	elif [ "$old" = "$new" ]; then
+		cat "$file"
+	else
+		die "$(short "$file") was edited since $(short "$gittree") was made, and its commit there as well; please put the edits into one of the two"
+	fi
 }
 
 # The line of the series for patch $1 with the new files $2: as it is, if it names those.
