@@ -224,6 +224,58 @@ static int whole_again(const struct layout *l, const char *mode)
 	return KSFT_PASS;
 }
 
+#define LRU_GEN		"/sys/kernel/mm/lru_gen/enabled"
+#define GENERATIONS	"/sys/kernel/debug/lru_gen"
+
+/*
+ * Pages of the cgroup that the multi-gen LRU has as files, as it has what is lazily
+ * freed: in the two youngest generations, which it calls active, and in older ones.
+ */
+static int generations(long *active, long *inactive)
+{
+	static char buf[65536];
+	long files, youngest = 0;
+	const char *line;
+
+	*active = *inactive = 0;
+	FAIL_IF(file_read(GENERATIONS, buf, sizeof(buf)) <= 0, GENERATIONS);
+	line = strstr(buf, "/wf-test\n");
+	FAIL_IF(!line, "lru_gen does not have the cgroup");
+	while ((line = strchr(line, '\n')) && strncmp(++line, "memcg", 5))
+		if (sscanf(line, " %*u %*u %*u %ld", &files) == 1) {
+			*inactive += *active - youngest;
+			*active = youngest + files;
+			youngest = files;
+		}
+	return KSFT_PASS;
+}
+
+/* What was just written is in an active generation, and PG_active says that it is to stay. */
+static int whole_inactive(const struct layout *l, const char *mode)
+{
+	long active, inactive, active_then, inactive_then;
+	struct region r;
+	char was[16];
+
+	if (file_read(LRU_GEN, was, sizeof(was)) <= 0)
+		return skip("kernel has no multi-gen LRU (CONFIG_LRU_GEN)");
+	if (access(GENERATIONS, R_OK))
+		return skip("no " GENERATIONS);
+	NEED(stay_on_cpu());
+	NEED(cgroup_enter());
+	FAIL_IF(file_write(LRU_GEN, "y"), LRU_GEN);
+	NEED(region_get(&r, l, FEW(l)));
+	NEED(generations(&active, &inactive));
+	SYS(madvise(r.mem, r.size, MADV_FREE));
+	SYS(madvise(mmap_anon(NULL, PAGE, PROT_READ), PAGE, MADV_COLD));
+	NEED(generations(&active_then, &inactive_then));
+	FAIL_IF(file_write(LRU_GEN, was), LRU_GEN);
+	FAIL_IF(active_then != active || inactive_then != inactive + r.pages,
+		"of %d pages %ld went to an active generation, %ld to an inactive one",
+		r.pages, active_then - active, inactive_then - inactive);
+	return KSFT_PASS;
+}
+
 /* --- named in part -------------------------------------------------------- */
 
 static int part_pieces(const struct layout *l, const char *mode)
@@ -941,6 +993,8 @@ static const struct test_case cases[] = {
 	  whole_written, ALL_LARGE | ON_SMALL },
 	{ "Named again after one page was written: all of it can be dropped",
 	  whole_again, ALL_LARGE | ON_SMALL },
+	{ "Named as a whole under the multi-gen LRU: in an inactive generation",
+	  whole_inactive, ALL_LARGE | ON_SMALL },
 	{ "Named in part: cut where the part starts and ends, nowhere else",
 	  part_pieces, ALL_LARGE },
 	{ "Named in part: what is written since survives reclaim",
