@@ -292,6 +292,55 @@ long env_memory(void)
 	return cg_get(buf, sizeof(buf), "memory.current");
 }
 
+/* A file, as comments; lines that end in 0 say nothing. */
+static void tell(const char *path)
+{
+	static char buf[16384];
+	char *line, *next;
+
+	if (file_read(path, buf, sizeof(buf)) < 0)
+		return;
+	for (line = buf; *line; line = next) {
+		next = strchrnul(line, '\n');
+		if (*next)
+			*next++ = 0;
+		if (strcmp(strchrnul(line, ' '), " 0"))
+			printf("# %s: %s\n", path, line);
+	}
+}
+
+/* What did not come back, and who may still have it: processes not gone, or that wait. */
+static void tell_memory(void)
+{
+	static const char *const of_process[] = { "stat", "wchan", "stack" };
+	char path[300], buf[512];
+	struct dirent *d;
+	unsigned int i;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "%s/memory.stat", cg);
+	tell(path);
+	tell("/proc/swaps");
+	dir = opendir("/proc");
+	while (dir && (d = readdir(dir))) {
+		snprintf(path, sizeof(path), "/proc/%s/cgroup", d->d_name);
+		if (atoi(d->d_name) <= 0 || file_read(path, buf, sizeof(buf)) < 0)
+			continue;
+		if (!strstr(buf, cg + strlen("/sys/fs/cgroup"))) {
+			snprintf(path, sizeof(path), "/proc/%s/stat", d->d_name);
+			if (file_read(path, buf, sizeof(buf)) < 0 || !strstr(buf, ") D "))
+				continue;
+		}
+		for (i = 0; i < ARRAY_SIZE(of_process); i++) {
+			snprintf(path, sizeof(path), "/proc/%s/%s", d->d_name, of_process[i]);
+			tell(path);
+		}
+	}
+	if (dir)
+		closedir(dir);
+	fflush(stdout);
+}
+
 /*
  * All processes are gone: so must be their memory, also what nobody maps. The
  * counters lag a little; some hundred KiB are the kernel's own. A folio that reclaim
@@ -316,6 +365,7 @@ bool env_memory_back(char *msg, size_t len)
 		if (i >= 10)
 			put("1M", "%s/memory.reclaim", cg);
 	}
+	tell_memory();
 	snprintf(msg, len, "memory did not come back: %ld, swap %ld bytes", all, swap);
 	return false;
 }
