@@ -100,7 +100,7 @@ elif [ -n "$debug" ]; then
 else
 	mapfile -t all < <(sed -n 's/^t_\([a-z_]*\)() {.*/lab\/\1/p' "$WF_TOP/lab/selftest.sh")
 	mapfile -t some < <(make -s -C "$WF_TOP/tests/policy" list)
-	all+=(kernel/checkpatch "${some[@]/#/policy/}" "${programs[@]/#/stock/}" "${programs[@]/#/ours/}" ours/kunit both/digest)
+	all+=(kernel/checkpatch kernel/mutants "${some[@]/#/policy/}" "${programs[@]/#/stock/}" "${programs[@]/#/ours/}" ours/kunit both/digest)
 	mapfile -t some < <(kselftest_list q)
 	all+=("${some[@]/#/kselftest/}")
 fi
@@ -191,6 +191,23 @@ run_checkpatch() {
 	else
 		sed 's/^/  /' "$log" | head -n 20 >&2
 		fail kernel/checkpatch "$(wc -l <"$log") remarks (log: $(short "$log"))"
+	fi
+}
+
+# A mutant that does not fit the kernel any more guards nothing.
+run_mutants_fit() {
+	local f unfit=
+
+	stock_build lab
+	series=ours
+	series_stage "$stock"
+	for f in "$WF_TOP"/tests/mutants/*.patch; do
+		git -C "$stage" apply --check "$f" 2>/dev/null || unfit+=" $(basename "$f" .patch)"
+	done
+	if [ -z "$unfit" ]; then
+		pass && say "ok    kernel/mutants"
+	else
+		fail kernel/mutants "do not apply to the patched kernel:$unfit"
 	fi
 }
 
@@ -329,6 +346,7 @@ while read -r t; do
 	[ -z "$t" ] || run_lab_test "$t"
 done < <(wanted_of lab)
 [[ " ${wanted[*]} " != *" kernel/checkpatch "* ]] || run_checkpatch
+[[ " ${wanted[*]} " != *" kernel/mutants "* ]] || run_mutants_fit
 while read -r t; do
 	[ -z "$t" ] || run_policy_test "$t"
 done < <(wanted_of policy)
