@@ -579,7 +579,7 @@ static void do_scan(const struct op *op)
 		if ((m->fl & F_UWRITTEN) && !hit[i])
 			fail(i, "process %d page %u: PAGEMAP_SCAN missed a write", slot, i);
 		m->fl &= (uint16_t)~(F_UWRITTEN | F_WPEXP);
-		if ((pm[i - op->a] & PM_UFFD_WP) && !(m->fl & F_LAZY))
+		if ((pm[i - op->a] & PM_UFFD_WP) && !(m->fl & (F_LAZY | F_MERGE)))
 			m->fl |= F_WPEXP;
 	}
 }
@@ -601,8 +601,8 @@ static void do_uffd_wp(const struct op *op)
 		if (!C->arg)
 			continue;
 		m->fl &= (uint16_t)~F_UWRITTEN;
-		if (m->fl & F_LAZY)
-			continue;	/* a page that is dropped takes the bit along */
+		if (m->fl & (F_LAZY | F_MERGE))
+			continue;	/* a page that is dropped or merged takes the bit along */
 		if (pm[k] & PM_UFFD_WP)
 			m->fl |= F_WPEXP;
 		else if (pm[k] & PM_PRESENT)
