@@ -178,13 +178,18 @@ run_lab_test() {
 	esac
 }
 
+# Our series in the scratch tree $stage.
+stage_ours() {
+	stock_build lab
+	series=ours
+	series_stage "$stock"
+}
+
 # checkpatch has nothing to say about any patch of ours.
 run_checkpatch() {
 	local log=$WF_LOG/checkpatch.log
 
-	stock_build lab
-	series=ours
-	series_stage "$stock"
+	stage_ours
 	git -C "$stage" format-patch -q -o "$stage/.out" stock
 	if checkpatch "$stock" "$log" "$stage"/.out/*.patch; then
 		pass && say "ok    kernel/checkpatch"
@@ -198,9 +203,7 @@ run_checkpatch() {
 run_mutants_fit() {
 	local f unfit=
 
-	stock_build lab
-	series=ours
-	series_stage "$stock"
+	stage_ours
 	for f in "$WF_TOP"/tests/mutants/*.patch; do
 		git -C "$stage" apply --check "$f" 2>/dev/null || unfit+=" $(basename "$f" .patch)"
 	done

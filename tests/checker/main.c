@@ -70,13 +70,7 @@ static void setup_shared(void)
 		exit(2);
 	}
 	pool = mmap(NULL, NCONTENT * PG, PROT_READ | PROT_WRITE, MAP_SHARED, pool_fd, 0);
-	/*
-	 * Charged to us, not to the processes whose memory is counted, as it would be
-	 * by khugepaged's scan of one of them.
-	 */
-	madvise(S, sizeof(*S), MADV_NOHUGEPAGE);
-	if (pool != MAP_FAILED)
-		madvise(pool, NCONTENT * PG, MADV_NOHUGEPAGE);
+	/* charged to us, not to the processes whose memory is counted */
 	for (i = 0; i < PINPAGES; i++)
 		if (pwrite(scratch_fd, pool, PG, (off_t)(i * PG)) < 0)
 			pool = MAP_FAILED;

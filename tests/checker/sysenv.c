@@ -343,9 +343,9 @@ static void tell_memory(void)
 
 /*
  * All processes are gone: so must be their memory, also what nobody maps. The
- * counters lag a little; some hundred KiB are the kernel's own. A folio that reclaim
- * had locked as its process went stays in the swap cache, with its slots, until reclaim
- * comes by again, so that is asked to; no reclaim frees what has a reference too many.
+ * counters lag a little; some hundred KiB are the kernel's own. What was in
+ * the swap cache and locked when its process went can stay there, with its slots, until
+ * reclaim comes by, so that is asked to; none frees what has a reference too many.
  */
 bool env_memory_back(char *msg, size_t len)
 {
