@@ -70,7 +70,12 @@ static void setup_shared(void)
 		exit(2);
 	}
 	pool = mmap(NULL, NCONTENT * PG, PROT_READ | PROT_WRITE, MAP_SHARED, pool_fd, 0);
-	/* charged to us, not to the processes whose memory is counted */
+	/*
+	 * Charged to us, not to the processes whose memory is counted: khugepaged would
+	 * charge it to the one it scans, wherever chance has aligned it to a huge page.
+	 */
+	if (pool != MAP_FAILED)
+		madvise(pool, NCONTENT * PG, MADV_NOHUGEPAGE);
 	for (i = 0; i < PINPAGES; i++)
 		if (pwrite(scratch_fd, pool, PG, (off_t)(i * PG)) < 0)
 			pool = MAP_FAILED;
