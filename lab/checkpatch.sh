@@ -19,7 +19,8 @@ checkpatch() {
 
 	shift 2
 	mkdir -p "${log%/*}"
-	(cd "$tree" && scripts/checkpatch.pl --strict --no-signoff --quiet --no-summary --terse \
+	# In a git tree it asks spdxcheck.py too, whose modules are those of Debian's python3.
+	(cd "$tree" && PATH=/usr/bin:$PATH scripts/checkpatch.pl --strict --no-signoff --quiet --no-summary --terse \
 		--showfile --show-types "$@") >"$log.all" 2>&1 || rc=$?
 	[ $rc -le 1 ] || die "checkpatch.pl fails: $(why "$log.all") (log: $(short "$log.all"))"
 	checkpatch_wrong | awk -v wrong="$log.wrong" '

@@ -60,6 +60,7 @@ done
 . "$WF_TOP/lab/programs.sh"
 
 experiments=$(sed -n 's/^\t{ "\([a-z]*\)", run_.*/\1/p' "$WF_TOP/measure/main.c" | paste -sd' ')
+[[ ,$only, != *,,* ]] || [ -z "$only" ] || bad_use "--only: an empty name in \"$only\"; there are: $experiments"
 for e in ${only//,/ }; do
 	case " $experiments " in
 	*" $e "*) ;;

@@ -5,7 +5,7 @@
 # Make it, or bring it up to kernel/. Edits that were not saved are kept, unless $force.
 gittree_make() {
 	if [ "$(git -C "$gittree" config wholefolio.source 2>/dev/null)" != "$source_id" ]; then
-		[ ! -d "$gittree" ] || gittree_clean
+		[ ! -d "$gittree" ] || { gittree_clean && gittree_alone; }
 		gittree_stock
 	else
 		gittree_clean
@@ -17,12 +17,26 @@ gittree_make() {
 	git -C "$gittree" tag -f saved >/dev/null
 }
 
-# Stop if the tree holds anything that kernel/ does not know.
+# Stop if branch wholefolio holds anything that kernel/ does not know. Other branches stay.
 gittree_clean() {
+	local branch
+
 	[ -z "${force-}" ] || return 0
+	branch=$(git -C "$gittree" branch --show-current)
+	[ -z "$(git -C "$gittree" status --porcelain)" ] || [ "$branch" = wholefolio ] ||
+		die "$(short "$gittree") is on branch \"$branch\" and holds edits that were not committed; please commit them there"
 	[ -z "$(git -C "$gittree" status --porcelain)" ] &&
-		[ "$(git -C "$gittree" rev-parse HEAD)" = "$(git -C "$gittree" rev-parse saved 2>/dev/null)" ] ||
-		die "$(short "$gittree") holds edits that were not saved; ./wf tree --save saves them, --force drops them"
+		[ "$(git -C "$gittree" rev-parse -q --verify wholefolio)" = "$(git -C "$gittree" rev-parse -q --verify saved)" ] ||
+		die "$(short "$gittree") holds edits that were not saved; ./wf tree --save saves them, ./wf tree --force drops them"
+}
+
+# Stop if the tree, which is of another source and is to go, has branches of the user.
+gittree_alone() {
+	local mine
+
+	[ -z "${force-}" ] || return 0
+	mine=$(git -C "$gittree" for-each-ref --format='%(refname:short)' refs/heads | grep -vx wholefolio | paste -sd' ') || :
+	[ -z "$mine" ] || die "$(short "$gittree") is of another kernel source and has branches of yours ($mine); move it away, or ./wf tree --force drops it"
 }
 
 gittree_stock() {
@@ -35,6 +49,8 @@ gittree_stock() {
 		die "git cannot commit the stock source: $(why "$log") (log: $(short "$log"))"
 	git -C "$scratch" tag stock
 	git -C "$scratch" config wholefolio.source "$source_id"
+	# beside a measurement, nothing else is to run
+	git -C "$scratch" config gc.auto 0
 	rm -rf "$gittree"
 	mv "$scratch" "$gittree"
 }
@@ -52,6 +68,9 @@ The stock source, as it was unpacked."
 gittree_save() {
 	local k=$WF_TOP/kernel out c name names=() message new f prev=stock
 
+	c=$(git -C "$gittree" branch --show-current)
+	[ "$c" = wholefolio ] ||
+		die "$(short "$gittree") is on branch \"$c\"; what is saved is branch wholefolio: git -C $(short "$gittree") checkout wholefolio"
 	gittree_commit_edits
 	[ -z "$(git -C "$gittree" rev-list --merges stock..)" ] || die "$(short "$gittree"): merges cannot be saved; please rebase"
 	scratch_in "$WF_BUILD"

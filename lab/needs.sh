@@ -33,6 +33,8 @@ needs_extra() {
 	sparse                 cmd sparse                     check: the types of pointers and locks
 	gcc-aarch64-linux-gnu  cmd aarch64-linux-gnu-gcc      check: compiles for arm64
 	python3                cmd python3                    check: kernel-doc
+	python3-ply            file /usr/lib/python3/dist-packages/ply/lex.py  series: checkpatch.pl looks at licences
+	python3-git            file /usr/lib/python3/dist-packages/git/__init__.py  series: the same
 	gnuplot-nox            cmd gnuplot                    compare --html: the plots
 	debhelper              cmd dh                         deb: builds the packages
 	rsync                  cmd rsync                      deb: gathers the headers

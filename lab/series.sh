@@ -26,13 +26,18 @@ while [ $# -gt 0 ]; do
 	shift
 done
 
+# What is there is replaced: only an earlier series may be.
+[ ! -e "$out" ] || [ -d "$out" ] || die "$out is no directory"
+[ ! -d "$out" ] || [ -z "$(find "$out" -mindepth 1 ! -name '*.patch' -print -quit)" ] ||
+	die "$out holds more than patches, which --out would replace; please name an empty or a new directory"
+
 . "$WF_TOP/lab/needs.sh"
 . "$WF_TOP/lab/fetch.sh"
 . "$WF_TOP/lab/patches.sh"
 . "$WF_TOP/lab/gittree.sh"
 . "$WF_TOP/lab/checkpatch.sh"
 
-needs_install git xz-utils perl
+needs_install git xz-utils perl python3-ply python3-git
 gittree=$WF_BUILD/tree
 source_find
 gittree_make

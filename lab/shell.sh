@@ -27,6 +27,8 @@ done
 [[ $cpus =~ ^[1-9][0-9]*$ ]] || bad_use "--cpus: \"$cpus\" is no number"
 [[ $vm_memory =~ ^[1-9][0-9]*$ ]] || bad_use "--memory: \"$vm_memory\" is no number of MiB"
 
+[ -t 0 ] || bad_use "standard input is no terminal; programs are run without one by ./wf test"
+
 . "$WF_TOP/lab/needs.sh"
 . "$WF_TOP/lab/fetch.sh"
 . "$WF_TOP/lab/patches.sh"
