@@ -1071,7 +1071,9 @@ bool __wp_copy_large(struct vm_fault *vmf, unsigned long orders, vm_fault_t *ret
 		if ((orders & WP_COPY_FILL_LAST) && copied == fill)
 			khugepaged_hint(vmf->vma, vmf->address);
 	}
-	delayacct_wpcopy_end();
+	/* Else wp_page_copy() begins anew: one copy, counted once. */
+	if (copied)
+		delayacct_wpcopy_end();
 	return copied;
 }
 

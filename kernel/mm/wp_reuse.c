@@ -46,6 +46,19 @@ static __always_inline pte_t wp_reuse_comparable(pte_t pte)
 }
 
 /*
+ * What the PTE looks like that is @first from the faulting one. A PTE of 64 bits
+ * cannot go back by pte_advance_pfn() where long has 32.
+ */
+static __always_inline pte_t wp_reuse_want(struct vm_fault *vmf, int first)
+{
+	const pte_t pte = wp_reuse_comparable(vmf->orig_pte);
+
+	if (sizeof(long) < sizeof(pte_t))
+		return pfn_pte(page_to_pfn(vmf->page + first), pte_pgprot(pte));
+	return pte_advance_pfn(pte, first);
+}
+
+/*
  * Take pages for this mm alone. In a folio that was not proven exclusive the
  * flags must be there already; the pages are shared otherwise.
  */
@@ -139,9 +152,9 @@ static unsigned int wp_reuse_map(struct vm_fault *vmf, int first,
 {
 	struct vm_area_struct *vma = vmf->vma;
 	unsigned long addr = vmf->address + first * (long)PAGE_SIZE;
-	pte_t want = pte_advance_pfn(wp_reuse_comparable(vmf->orig_pte), first);
 	const bool soft_dirty = vma_soft_dirty_enabled(vma);
 	struct page *page = vmf->page + first;
+	pte_t want = wp_reuse_want(vmf, first);
 	pte_t *ptep = vmf->pte + first;
 	unsigned int mapped = 0, step;
 
