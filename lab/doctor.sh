@@ -53,7 +53,7 @@ found=$(ls -d "$WF_CACHE"/stock-lab-*/.wf-complete 2>/dev/null | wc -l) || :
 if [ "$found" != 0 ]; then
 	there "stock kernel" "built, $found of them in $WF_CACHE"
 else
-	lacks "stock kernel" "built when needed, some four minutes on two cores"
+	lacks "stock kernel" "built when needed, four to ten minutes on two cores"
 fi
 disk() {
 	local d=$1 free
@@ -67,7 +67,7 @@ disk() {
 	fi
 }
 disk "$WF_CACHE" 2000
-disk "$WF_BUILD" 2500
+disk "$WF_BUILD" 4000
 free=$(awk '/MemAvailable/ { print int($2 / 1024) }' /proc/meminfo)
 if [ "$free" -ge 4600 ]; then
 	there "memory" "$free MiB available"
