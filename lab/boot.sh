@@ -149,8 +149,10 @@ known_reports='WARNING: mm/vma\.h:277 at __split_vma|WARNING: mm/page_table_chec
 
 # Say so if kernel $1 made such a report.
 kernel_reports_known() {
-	! grep -aqE "$known_reports" "$WF_LOG/$1.console" ||
-		say "NOTICE: $1: reported what stock reports, too: $(grep -aoE "$known_reports" "$WF_LOG/$1.console" | sort -u | paste -sd';')"
+	local seen
+
+	seen=$(grep -aoE "$known_reports" "$WF_LOG/$1.console" | sort -u | paste -sd';') || :
+	[ -z "$seen" ] || say "NOTICE: $1: reported what stock reports, too: $seen"
 }
 
 # Reports of the kernel on its console: nothing of the sort is expected of a healthy one.

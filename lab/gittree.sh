@@ -5,10 +5,10 @@
 # Make it, or bring it up to kernel/. Edits that were not saved are kept, unless $force.
 gittree_make() {
 	if [ "$(git -C "$gittree" config wholefolio.source 2>/dev/null)" != "$source_id" ]; then
-		[ ! -d "$gittree" ] || { gittree_clean && gittree_alone; }
+		[ ! -d "$gittree" ] || [ -n "${force-}" ] || { gittree_clean && gittree_alone; }
 		gittree_stock
 	else
-		gittree_clean
+		[ -n "${force-}" ] || gittree_clean
 		wf_git -C "$gittree" checkout -q -f -B wholefolio stock
 		wf_git -C "$gittree" clean -qfd
 	fi
@@ -19,13 +19,13 @@ gittree_make() {
 
 # Stop if branch wholefolio holds anything that kernel/ does not know. Other branches stay.
 gittree_clean() {
-	local branch
+	local branch edits
 
-	[ -z "${force-}" ] || return 0
 	branch=$(git -C "$gittree" branch --show-current)
-	[ -z "$(git -C "$gittree" status --porcelain)" ] || [ "$branch" = wholefolio ] ||
+	edits=$(git -C "$gittree" status --porcelain)
+	[ -z "$edits" ] || [ "$branch" = wholefolio ] ||
 		die "$(short "$gittree") is on branch \"$branch\" and holds edits that were not committed; please commit them there"
-	[ -z "$(git -C "$gittree" status --porcelain)" ] &&
+	[ -z "$edits" ] &&
 		[ "$(git -C "$gittree" rev-parse -q --verify wholefolio)" = "$(git -C "$gittree" rev-parse -q --verify saved)" ] ||
 		die "$(short "$gittree") holds edits that were not saved; ./wf tree --save saves them, ./wf tree --force drops them"
 }
@@ -34,7 +34,6 @@ gittree_clean() {
 gittree_alone() {
 	local mine
 
-	[ -z "${force-}" ] || return 0
 	mine=$(git -C "$gittree" for-each-ref --format='%(refname:short)' refs/heads | grep -vx wholefolio | paste -sd' ') || :
 	[ -z "$mine" ] || die "$(short "$gittree") is of another kernel source and has branches of yours ($mine); move it away, or ./wf tree --force drops it"
 }
